@@ -1,0 +1,1 @@
+"""Pages in, structured text out. Knows nothing of folders, queues or retries."""

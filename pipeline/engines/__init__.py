@@ -1,0 +1,1 @@
+"""The readers: one module each, all behind `base.Engine`, chosen by name in `registry`."""

@@ -1,0 +1,76 @@
+"""What an engine is: something that reads one page image into lines with boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from storage.records import Block, DecodeStats, Line, PageText, PageWarning, StopReason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+@dataclass(frozen=True, slots=True)
+class PageImage:
+    """A page as pixels, and how to get back to points.
+
+    `image` is RGB or L, upright as displayed. `scale_x`, `scale_y` are pixels per point: a pixel box divided by them
+    is a box in page points (top-left origin).
+    """
+
+    page: int  # from 1
+    image: Image.Image
+    width_pt: float
+    height_pt: float
+    dpi: float
+    warnings: tuple[PageWarning, ...] = ()
+
+    @property
+    def scale_x(self) -> float:
+        """Pixels per point, horizontally."""
+        return self.image.width / self.width_pt
+
+    @property
+    def scale_y(self) -> float:
+        """Pixels per point, vertically."""
+        return self.image.height / self.height_pt
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReading:
+    """What an engine returns: lines, for `pipeline.structure` to make blocks of, or blocks it made itself."""
+
+    lines: PageText | None = None  # classic engines
+    blocks: tuple[Block, ...] | None = None  # engines that give structure themselves (vlm)
+    confidence: float | None = None  # 0…1, mean over characters
+    stop_reason: StopReason = StopReason.COMPLETE
+    warnings: tuple[PageWarning, ...] = ()
+    model: str | None = None
+    revision: str | None = None
+    prompt: str | None = None
+    decode: DecodeStats | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Reads page images. One instance per worker process, used from one thread at a time; costly set-up is lazy."""
+
+    name: str
+
+    def version(self) -> str:
+        """Name and version of what reads (library, language data or model), for the provenance."""
+        ...
+
+    def read(self, page: PageImage, *, hint: Sequence[Line] = ()) -> EngineReading:
+        """The page's lines or blocks. `hint`: lines of a text layer too bad to use, or of a cheaper engine, as draft.
+
+        Raises: `EngineUnavailableError` when something is not installed, `EngineError` when reading failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what `read` holds on to; the engine is not used again."""
+        ...

@@ -1,0 +1,151 @@
+"""The schema, as ordered steps that sqlite-utils applies once each (table `_sqlite_migrations`).
+
+A finished page lives in `pages`, which Datasette and `sqlite-utils search` open as it is. The work still to do lives in
+narrow rows of `page_jobs`, so that claims and heartbeats never rewrite a row that carries text, and the
+full-text triggers fire once per page read instead of once per lease.
+"""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("ocrd")
+
+SCHEMA = """
+CREATE TABLE roots (
+  id INTEGER PRIMARY KEY,
+  path TEXT NOT NULL,                 -- for people: undecodable bytes escaped
+  path_bytes BLOB NOT NULL UNIQUE,    -- what the file system knows it by
+  recursive INTEGER NOT NULL DEFAULT 1,
+  watched INTEGER NOT NULL DEFAULT 0, -- by the running daemon
+  mode TEXT NOT NULL DEFAULT 'native',-- native | polling
+  state TEXT NOT NULL DEFAULT 'ok',   -- ok | gone
+  message TEXT,
+  scanned_at REAL
+);
+CREATE TABLE documents (              -- one per content, whatever its names
+  id INTEGER PRIMARY KEY,
+  sha256 TEXT NOT NULL UNIQUE,
+  size INTEGER NOT NULL,
+  media_type TEXT,
+  title TEXT,
+  state TEXT NOT NULL,                -- queued | running | done | failed | needs_password
+  pages INTEGER,                      -- NULL until opened
+  pages_done INTEGER NOT NULL DEFAULT 0,   -- read, blank ones included
+  pages_blank INTEGER NOT NULL DEFAULT 0,
+  pages_failed INTEGER NOT NULL DEFAULT 0,
+  priority INTEGER NOT NULL DEFAULT 0,     -- lower goes first: size class, see storage.jobs
+  attempts INTEGER NOT NULL DEFAULT 0,     -- of opening it
+  error_code TEXT, error_message TEXT, remedy TEXT,
+  warnings TEXT NOT NULL DEFAULT '[]',     -- JSON [{code, message}] of the file as a whole
+  attachments TEXT NOT NULL DEFAULT '[]',  -- JSON names of embedded files
+  labels TEXT,                             -- JSON printed page labels
+  options TEXT NOT NULL DEFAULT '{}',      -- JSON what `retry` asked for: engine, dpi, text_layer…
+  superseded_by INTEGER REFERENCES documents(id) ON DELETE SET NULL,
+  added_at REAL NOT NULL,
+  started_at REAL, finished_at REAL
+);
+CREATE INDEX documents_queue ON documents(priority, id) WHERE state IN ('queued', 'running');
+CREATE INDEX documents_state ON documents(state, finished_at);
+CREATE INDEX documents_superseded ON documents(superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE TABLE files (                  -- every path seen; many may carry one document
+  id INTEGER PRIMARY KEY,
+  root_id INTEGER REFERENCES roots(id) ON DELETE SET NULL,
+  path TEXT NOT NULL,
+  path_bytes BLOB NOT NULL UNIQUE,
+  name_key TEXT NOT NULL,             -- file name, NFKC, case-folded, accents kept: what --name searches
+  size INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL,
+  document_id INTEGER REFERENCES documents(id) ON DELETE SET NULL,
+  state TEXT NOT NULL,                -- intake (to be hashed and opened) | linked | failed
+  attempts INTEGER NOT NULL DEFAULT 0,
+  lease_owner TEXT, lease_expires REAL,
+  error_code TEXT, error_message TEXT, remedy TEXT,
+  out_dir_bytes BLOB,                 -- where its sidecars go; NULL = beside it
+  base_bytes BLOB,                    -- out_dir mirrors the tree below this folder
+  sidecar_state TEXT NOT NULL DEFAULT 'none',  -- none | due | written | failed
+  markdown_path TEXT, json_path TEXT, sidecar_note TEXT,
+  sidecar_attempts INTEGER NOT NULL DEFAULT 0,
+  first_seen REAL NOT NULL, last_seen REAL NOT NULL, missing_since REAL
+);
+CREATE INDEX files_document ON files(document_id);
+CREATE INDEX files_intake ON files(id) WHERE state = 'intake' AND missing_since IS NULL;
+CREATE INDEX files_publish ON files(id) WHERE sidecar_state = 'due';
+CREATE INDEX files_root ON files(root_id);
+CREATE TABLE page_jobs (              -- the unit of work, retry and resume: one narrow row per page
+  document_id INTEGER NOT NULL REFERENCES documents(id) ON DELETE CASCADE,
+  page INTEGER NOT NULL,              -- from 1
+  state TEXT NOT NULL DEFAULT 'pending',   -- pending | leased | done | blank | failed
+  attempts INTEGER NOT NULL DEFAULT 0,
+  suspect INTEGER NOT NULL DEFAULT 0, -- was in flight when a worker died: read it alone, so that blame is certain
+  not_before REAL NOT NULL DEFAULT 0, -- earliest next try (back-off)
+  lease_owner TEXT, lease_expires REAL,
+  error_code TEXT, error_message TEXT, remedy TEXT,
+  finished_at REAL,
+  PRIMARY KEY (document_id, page)
+) WITHOUT ROWID;
+CREATE INDEX page_jobs_open ON page_jobs(document_id, page) WHERE state = 'pending';
+CREATE INDEX page_jobs_leased ON page_jobs(lease_owner) WHERE state = 'leased';
+CREATE INDEX page_jobs_failed ON page_jobs(document_id, page) WHERE state = 'failed';
+CREATE INDEX page_jobs_finished ON page_jobs(finished_at) WHERE finished_at IS NOT NULL;
+CREATE TABLE pages (                  -- what was read; a re-reading replaces the row
+  id INTEGER PRIMARY KEY,
+  document_id INTEGER NOT NULL REFERENCES documents(id) ON DELETE CASCADE,
+  page INTEGER NOT NULL,
+  label TEXT,
+  text TEXT NOT NULL,
+  markdown TEXT NOT NULL,
+  source TEXT NOT NULL,               -- text-layer | engine | blank
+  engine TEXT, model TEXT, revision TEXT, prompt TEXT,
+  layer TEXT NOT NULL, layer_reason TEXT NOT NULL DEFAULT '',
+  stop_reason TEXT NOT NULL,
+  confidence REAL,
+  width_pt REAL NOT NULL, height_pt REAL NOT NULL,
+  dpi REAL, width_px INTEGER, height_px INTEGER,
+  tokens INTEGER, target_passes INTEGER, drafted INTEGER, accepted INTEGER,
+  warnings TEXT NOT NULL DEFAULT '[]',
+  seconds TEXT NOT NULL DEFAULT '{}',
+  read_at REAL NOT NULL,
+  UNIQUE (document_id, page)
+);
+CREATE TABLE blocks (
+  page_id INTEGER NOT NULL REFERENCES pages(id) ON DELETE CASCADE,
+  position INTEGER NOT NULL,          -- reading order, from 0
+  category TEXT NOT NULL,
+  "left" REAL NOT NULL, top REAL NOT NULL, "right" REAL NOT NULL, bottom REAL NOT NULL,  -- page points, top-left origin
+  text TEXT NOT NULL,
+  markdown TEXT NOT NULL,
+  level INTEGER, confidence REAL,
+  lines TEXT NOT NULL DEFAULT '[]',   -- JSON, see storage.records.Line
+  PRIMARY KEY (page_id, position)
+) WITHOUT ROWID;
+CREATE TABLE workers (
+  owner TEXT PRIMARY KEY,             -- host:pid:start time, so that a reused pid is no old owner
+  pid INTEGER NOT NULL, host TEXT NOT NULL, role TEXT NOT NULL,   -- supervisor | worker
+  started_at REAL NOT NULL, heartbeat REAL NOT NULL,
+  path TEXT, page INTEGER, stage TEXT, stage_since REAL,
+  rss_mb REAL, peak_rss_mb REAL
+);
+CREATE TABLE control (key TEXT PRIMARY KEY, value TEXT NOT NULL);   -- paused, watcher, engine, pause_reason…
+"""
+
+
+@migrations()
+def schema(db: Database) -> None:
+    """Tables and indexes."""
+    for statement in SCHEMA.split(";\n"):  # executescript() would commit the migration's transaction
+        if statement.strip():
+            db.execute(statement)
+
+
+@migrations()
+def full_text(db: Database) -> None:
+    """Full-text index over `pages`, and bigrams beside it for scripts written without spaces."""
+    db["pages"].enable_fts(["text"], tokenize="unicode61 remove_diacritics 2", create_triggers=True)
+    # FTS5's unicode61 takes a CJK run for one word, and its trigram tokenizer misses words of 1 and 2
+    # characters. So CJK runs are also kept as overlapping bigrams and single characters, one row per page that has any.
+    db["page_grams"].create({"page_id": int, "grams": str}, pk="page_id", not_null={"grams"})
+    db["page_grams"].enable_fts(["grams"], tokenize="unicode61", create_triggers=True)
+    db.execute(
+        "CREATE TRIGGER pages_grams_ad AFTER DELETE ON pages BEGIN DELETE FROM page_grams WHERE page_id = old.id; END"
+    )
