@@ -47,7 +47,12 @@ class OcrdError(Exception):
     default_remedy: ClassVar[str] = "run again with -v and report what it prints"
 
     def __init__(
-        self, message: str, *, file: Path | str | None = None, page: int | None = None, remedy: str | None = None
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        page: int | None = None,
+        remedy: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -131,6 +136,13 @@ class UnsupportedError(InputError):
     code = "unsupported"
     exit_code = ExitCode.UNSUPPORTED
     default_remedy = "convert it to PDF, PNG, JPEG, TIFF, WebP or HEIC"
+
+
+class NoTextLayerError(InputError):
+    """`--text-layer require`, and the page has none worth using."""
+
+    code = "no_text_layer"
+    default_remedy = "use `--text-layer auto` to have it read by OCR"
 
 
 class TooLargeError(InputError):
