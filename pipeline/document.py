@@ -1,4 +1,4 @@
-"""The order of the stages: open ▸ text layer ▸ rasterise ▸ blank? ▸ engine ▸ structure. The only file naming them all."""
+"""The order of the stages: open ▸ text layer ▸ rasterise ▸ blank? ▸ engine ▸ structure. Names them all, alone."""
 
 from __future__ import annotations
 
