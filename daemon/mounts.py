@@ -18,9 +18,7 @@ REMOTE = frozenset(
     )
 )
 # fmt: on
-REMOTE_FUSE = (
-    "fuse"  # any FUSE (sshfs, rclone, s3fs, grpcfuse): none raises events for changes at the far end
-)
+# Any FUSE (sshfs, rclone, s3fs, grpcfuse) but these: what happens at its far end raises no event.
 _LOCAL_FUSE = frozenset(
     ("fuseblk", "fuse.ntfs-3g", "fuse.ntfs", "fuse.exfat", "fuse.fuse-overlayfs", "fuse.mergerfs")
 )
@@ -29,7 +27,7 @@ _LOCAL_FUSE = frozenset(
 def is_remote(kind: str) -> bool:
     """Whether a file system of this type hides changes made elsewhere."""
     kind = kind.lower()
-    return kind in REMOTE or (kind.startswith(REMOTE_FUSE) and kind not in _LOCAL_FUSE)
+    return kind in REMOTE or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
 
 
 def file_system(path: bytes) -> str | None:
