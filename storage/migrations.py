@@ -29,13 +29,17 @@ CREATE TABLE documents (              -- one per content, whatever its names
   size INTEGER NOT NULL,
   media_type TEXT,
   title TEXT,
-  state TEXT NOT NULL,                -- queued | running | done | failed | needs_password
+  state TEXT NOT NULL,                -- queued | running (a page is leased) | done | failed | needs_password
   pages INTEGER,                      -- NULL until opened
-  pages_done INTEGER NOT NULL DEFAULT 0,   -- read, blank ones included
+  pages_pending INTEGER NOT NULL DEFAULT 0,  -- these five are kept by the trigger page_jobs_count
+  pages_leased INTEGER NOT NULL DEFAULT 0,
+  pages_done INTEGER NOT NULL DEFAULT 0,     -- read, blank ones included
   pages_blank INTEGER NOT NULL DEFAULT 0,
   pages_failed INTEGER NOT NULL DEFAULT 0,
   priority INTEGER NOT NULL DEFAULT 0,     -- lower goes first: size class, see storage.jobs
-  attempts INTEGER NOT NULL DEFAULT 0,     -- of opening it
+  parked INTEGER NOT NULL DEFAULT 0,       -- 1: no file to read it from (superseded, missing, root gone)
+  not_before REAL NOT NULL DEFAULT 0,      -- put off until then (back-off); 0 = not put off
+  deferrals INTEGER NOT NULL DEFAULT 0,    -- in a row, without a page read between
   error_code TEXT, error_message TEXT, remedy TEXT,
   warnings TEXT NOT NULL DEFAULT '[]',     -- JSON [{code, message}] of the file as a whole
   attachments TEXT NOT NULL DEFAULT '[]',  -- JSON names of embedded files
@@ -45,7 +49,9 @@ CREATE TABLE documents (              -- one per content, whatever its names
   added_at REAL NOT NULL,
   started_at REAL, finished_at REAL
 );
-CREATE INDEX documents_queue ON documents(priority, id) WHERE state IN ('queued', 'running');
+CREATE INDEX documents_ready ON documents(priority, id) WHERE pages_pending > 0 AND not_before = 0 AND parked = 0;
+CREATE INDEX documents_oldest ON documents(id) WHERE pages_pending > 0 AND not_before = 0 AND parked = 0;
+CREATE INDEX documents_deferred ON documents(not_before) WHERE not_before > 0;
 CREATE INDEX documents_state ON documents(state, finished_at);
 CREATE INDEX documents_superseded ON documents(superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE TABLE files (                  -- every path seen; many may carry one document
@@ -54,31 +60,36 @@ CREATE TABLE files (                  -- every path seen; many may carry one doc
   path TEXT NOT NULL,
   path_bytes BLOB NOT NULL UNIQUE,
   name_key TEXT NOT NULL,             -- file name, NFKC, case-folded, accents kept: what --name searches
-  size INTEGER NOT NULL,
+  size INTEGER NOT NULL,              -- -1: whatever it is now, it must be read again
   mtime_ns INTEGER NOT NULL,
   document_id INTEGER REFERENCES documents(id) ON DELETE SET NULL,
   state TEXT NOT NULL,                -- intake (to be hashed and opened) | linked | failed
-  attempts INTEGER NOT NULL DEFAULT 0,
-  lease_owner TEXT, lease_expires REAL,
+  attempts INTEGER NOT NULL DEFAULT 0,     -- of hashing and opening it
+  suspect INTEGER NOT NULL DEFAULT 0, -- was in flight when a worker died: taken in alone, so that blame is certain
+  not_before REAL NOT NULL DEFAULT 0, -- earliest next try of the intake (back-off)
+  lease_owner TEXT, lease_expires REAL,    -- of the intake, or of writing its sidecars
   error_code TEXT, error_message TEXT, remedy TEXT,
   out_dir_bytes BLOB,                 -- where its sidecars go; NULL = beside it
   base_bytes BLOB,                    -- out_dir mirrors the tree below this folder
   sidecar_state TEXT NOT NULL DEFAULT 'none',  -- none | due | written | failed
+  publish_after REAL,                 -- earliest (next) try of writing its sidecars; NULL = nothing to write
   markdown_path TEXT, json_path TEXT, sidecar_note TEXT,
   sidecar_attempts INTEGER NOT NULL DEFAULT 0,
   first_seen REAL NOT NULL, last_seen REAL NOT NULL, missing_since REAL
 );
-CREATE INDEX files_document ON files(document_id);
-CREATE INDEX files_intake ON files(id) WHERE state = 'intake' AND missing_since IS NULL;
-CREATE INDEX files_publish ON files(id) WHERE sidecar_state = 'due';
+CREATE INDEX files_document ON files(document_id, state, sidecar_state, missing_since, lease_owner, error_code);
+CREATE INDEX files_intake ON files(not_before, id) WHERE state = 'intake' AND lease_owner IS NULL;
+CREATE INDEX files_publish ON files(publish_after, id) WHERE publish_after IS NOT NULL AND lease_owner IS NULL;
+CREATE INDEX files_leased ON files(lease_owner) WHERE lease_owner IS NOT NULL;
 CREATE INDEX files_root ON files(root_id);
+CREATE INDEX files_name ON files(name_key);
+CREATE INDEX files_missing ON files(missing_since) WHERE missing_since IS NOT NULL;
 CREATE TABLE page_jobs (              -- the unit of work, retry and resume: one narrow row per page
   document_id INTEGER NOT NULL REFERENCES documents(id) ON DELETE CASCADE,
   page INTEGER NOT NULL,              -- from 1
   state TEXT NOT NULL DEFAULT 'pending',   -- pending | leased | done | blank | failed
   attempts INTEGER NOT NULL DEFAULT 0,
   suspect INTEGER NOT NULL DEFAULT 0, -- was in flight when a worker died: read it alone, so that blame is certain
-  not_before REAL NOT NULL DEFAULT 0, -- earliest next try (back-off)
   lease_owner TEXT, lease_expires REAL,
   error_code TEXT, error_message TEXT, remedy TEXT,
   finished_at REAL,
@@ -108,6 +119,7 @@ CREATE TABLE pages (                  -- what was read; a re-reading replaces th
   read_at REAL NOT NULL,
   UNIQUE (document_id, page)
 );
+CREATE INDEX pages_warned ON pages(document_id, page, warnings) WHERE warnings <> '[]';
 CREATE TABLE blocks (
   page_id INTEGER NOT NULL REFERENCES pages(id) ON DELETE CASCADE,
   position INTEGER NOT NULL,          -- reading order, from 0
@@ -116,7 +128,7 @@ CREATE TABLE blocks (
   text TEXT NOT NULL,
   markdown TEXT NOT NULL,
   level INTEGER, confidence REAL,
-  lines TEXT NOT NULL DEFAULT '[]',   -- JSON, see storage.records.Line
+  lines TEXT NOT NULL DEFAULT '[]',   -- JSON, see storage.lines
   PRIMARY KEY (page_id, position)
 ) WITHOUT ROWID;
 CREATE TABLE workers (
@@ -126,7 +138,37 @@ CREATE TABLE workers (
   path TEXT, page INTEGER, stage TEXT, stage_since REAL,
   rss_mb REAL, peak_rss_mb REAL
 );
-CREATE TABLE control (key TEXT PRIMARY KEY, value TEXT NOT NULL);   -- paused, watcher, engine, pause_reason…
+CREATE TABLE control (                -- watcher, engine, pause:user, pause:disk_full…
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+);
+CREATE VIEW file_status AS            -- what a person calls the state of a file: exactly one of six
+SELECT files.id, files.path, files.document_id, CASE
+    WHEN files.missing_since IS NOT NULL THEN 'missing'
+    WHEN files.state = 'intake' THEN CASE WHEN files.lease_owner IS NULL THEN 'queued' ELSE 'running' END
+    WHEN files.state = 'failed' THEN CASE files.error_code WHEN 'password' THEN 'needs_password' ELSE 'failed' END
+    WHEN documents.state = 'done' AND files.sidecar_state = 'due' THEN 'running'
+    WHEN documents.state = 'done' AND files.sidecar_state = 'failed' THEN 'failed'
+    ELSE COALESCE(documents.state, 'failed') END AS state
+FROM files LEFT JOIN documents ON documents.id = files.document_id
+"""
+
+# The counters and the state of a document follow its page rows, whoever changes them.
+PAGE_JOBS_COUNT = """
+CREATE TRIGGER page_jobs_count AFTER UPDATE OF state ON page_jobs WHEN old.state <> new.state BEGIN
+  UPDATE documents SET
+    pages_pending = pages_pending + (new.state = 'pending') - (old.state = 'pending'),
+    pages_leased = pages_leased + (new.state = 'leased') - (old.state = 'leased'),
+    pages_done = pages_done + (new.state IN ('done', 'blank')) - (old.state IN ('done', 'blank')),
+    pages_blank = pages_blank + (new.state = 'blank') - (old.state = 'blank'),
+    pages_failed = pages_failed + (new.state = 'failed') - (old.state = 'failed')
+  WHERE id = new.document_id;
+  UPDATE documents SET
+    state = CASE WHEN pages_leased > 0 THEN 'running' WHEN pages_pending > 0 THEN 'queued'
+                 WHEN pages_done > 0 THEN 'done' ELSE 'failed' END,
+    finished_at = CASE WHEN pages_leased + pages_pending > 0 THEN NULL ELSE finished_at END
+  WHERE id = new.document_id;
+END
 """
 
 
@@ -136,6 +178,7 @@ def schema(db: Database) -> None:
     for statement in SCHEMA.split(";\n"):  # executescript() would commit the migration's transaction
         if statement.strip():
             db.execute(statement)
+    db.execute(PAGE_JOBS_COUNT)
 
 
 @migrations()
