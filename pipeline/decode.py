@@ -1,7 +1,7 @@
 """The one decode loop: propose ▸ verify in one pass ▸ accept the agreed prefix and the model's own next id ▸ roll back.
 
-Greedy. Whatever proposes, the ids are those of one token at a time (Leviathan et al., "Fast Inference from Transformers via
-Speculative Decoding", 2023, at temperature 0). Knows nothing of text, pixels or MLX.
+Greedy. Whatever proposes, the ids are those of one token at a time (Leviathan et al., "Fast Inference from
+Transformers via Speculative Decoding", 2023, at temperature 0). Knows nothing of text, pixels or MLX.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def decode(
 ) -> Generator[Step, None, Outcome]:
     """Yield the accepted ids pass by pass; the generator's return value is the `Outcome`.
 
-    The stop id itself is not part of the ids. Closing the generator between passes cancels: the cache then holds the prompt and
-    all ids yielded but the last, as it does at the end.
+    The stop id itself is not part of the ids. Closing the generator between passes cancels: the cache then holds the
+    prompt and all ids yielded but the last, as it does at the end.
     """
     schedule = schedule or AdaptiveSchedule()
     outcome = Outcome()

@@ -216,6 +216,29 @@ class EngineError(OcrdError):
     default_remedy = "try another engine: `ocrd retry FILE --engine …`"
 
 
+class ModelError(OcrdError):
+    """A model's folder cannot be used: missing or misshapen weights, unknown architecture, tokenizer that disagrees."""
+
+    code = "model"
+    exit_code = ExitCode.ENGINE
+    fault = Fault.FINAL
+    default_remedy = "fetch it again with `ocrd models pull`, or choose another with --model"
+
+
+class UntrustedModelError(ModelError):
+    """A model's folder asks to run code of its own."""
+
+    code = "untrusted_model"
+    default_remedy = "if you trust whoever made it, name the folder in `trusted_models` of the settings"
+
+
+class OutOfMemoryError(EngineError):
+    """A model or page does not fit into memory."""
+
+    code = "out_of_memory"
+    default_remedy = "choose a smaller or more quantised model, fewer workers, or a lower dpi"
+
+
 class WorkerLostError(OcrdError):
     """The process reading a page died or hung, as often as it was tried."""
 
