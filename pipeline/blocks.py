@@ -1,0 +1,145 @@
+"""What a chunk of lines is (heading, paragraph, list item, caption, code, …), as a block with its Markdown."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pipeline import markdown
+from pipeline.fragments import Fragment, Frame, union
+from pipeline.joining import join_lines, tidy
+from pipeline.paragraphs import Chunk, Row
+from pipeline.tables import Table
+from storage.records import Block, Category, Line, PageText
+
+_CAPTION = re.compile(
+    r"(?:figure|fig\.|table|tab\.|listing|algorithm|abbildung|abb\.|tabelle|figura|tabla|tableau|图|圖|表|図)"
+    r"\s*[\dIVX][\d.]*\s*(?:[:.–—-]|$)",
+    re.IGNORECASE,
+)
+_MATH = re.compile(r"[=≤≥≈≠∑∫√±×÷∈∀∃∂∇→⇒]")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of the page when its blocks are made."""
+
+    page: PageText
+    frame: Frame
+    em: float  # usual font size, in points
+    words: frozenset[str]  # see `joining.vocabulary`
+
+
+def _block(
+    category: Category, lines: Sequence[Line], text: str, written: str, level: int | None = None
+) -> Block:
+    return Block(
+        category, union(line.box for line in lines), text, written, level, confidence(lines), tuple(lines)
+    )
+
+
+def confidence(lines: Sequence[Line]) -> float | None:
+    """The lines' mean confidence, weighted by their length; None where none has one."""
+    known = [(line.confidence, len(line.text)) for line in lines if line.confidence is not None]
+    weight = sum(length for _, length in known)
+    return sum(value * length for value, length in known) / weight if weight else None
+
+
+def furniture_block(item: Fragment, category: Category) -> Block:
+    """A header, footer or page number."""
+    text = tidy(item.line.text)
+    return _block(category, [item.line], text, markdown.paragraph([text]))
+
+
+def table_block(table: Table, context: Context) -> Block:
+    """A table; in plain text a row is a line, its cells parted by tabs."""
+    texts = table.texts(context.words)
+    plain = "\n".join("\t".join(row) for row in texts)
+    return _block(Category.TABLE, [item.line for item in table.items], plain, markdown.table(texts))
+
+
+def block_of(chunk: Chunk, after: Chunk | None, indents: list[tuple[float, int]], context: Context) -> Block:
+    """The block `chunk` makes; `indents` holds the list items it may be nested in, and is kept up to date."""
+    lines = [line for row in chunk.rows for line in row.lines]
+    if chunk.mono:
+        text = _code(chunk.rows)
+        return _block(Category.CODE, lines, text, markdown.code(text))
+    texts = [tidy(row.text) for row in chunk.rows]
+    level = _heading_level(chunk, after, context)
+    if level is not None:
+        text = join_lines(texts, context.words)
+        category = Category.TITLE if level == 1 else Category.SECTION_HEADER
+        return _block(category, lines, text, markdown.heading(text, level), level)
+    if chunk.marker is not None:
+        return _list_block(chunk, lines, texts, indents, context)
+    if chunk.keep_lines:
+        return _block(Category.TEXT, lines, "\n".join(texts), markdown.paragraph(texts))
+    text = join_lines(texts, context.words)
+    return _block(_category(chunk, text), lines, text, markdown.paragraph([text]))
+
+
+def _category(chunk: Chunk, text: str) -> Category:
+    if _CAPTION.match(text):
+        return Category.CAPTION
+    if len(chunk.rows) <= 2 and len(text) <= 120 and _MATH.search(text) and len(_WORD.findall(text)) <= 1:
+        return Category.FORMULA
+    return Category.TEXT
+
+
+def _heading_level(chunk: Chunk, after: Chunk | None, context: Context) -> int | None:
+    rows = chunk.rows
+    if (
+        len(rows) > 3
+        or sum(len(row.text) for row in rows) > 200
+        or not any(_WORD.search(row.text) for row in rows)
+    ):
+        return None
+    ratio = median(row.size for row in rows) / context.em
+    if ratio >= 1.6:
+        return 1
+    if ratio >= 1.28:
+        return 2
+    if ratio >= 1.13:
+        return 3
+    bold = all(row.bold for row in rows) and not (after and all(row.bold for row in after.rows))
+    if bold and len(rows) <= 2 and rows[-1].text[-1:] not in ".,;:" and after is not None:
+        return 3
+    return None
+
+
+def _list_block(
+    chunk: Chunk,
+    lines: Sequence[Line],
+    texts: Sequence[str],
+    indents: list[tuple[float, int]],
+    context: Context,
+) -> Block:
+    marker = chunk.marker
+    if marker is None:  # for the type checker: the caller has looked
+        raise ValueError("not a list item")
+    left, size = chunk.rows[0].l, chunk.rows[0].size
+    while indents and left <= indents[-1][0] + 0.4 * size:
+        indents.pop()
+    indent = indents[-1][1] if indents else 0
+    text = join_lines(texts, context.words)
+    written = markdown.list_item(marker.text, text[len(marker.text) :].strip(), indent)
+    width = len(marker.text) + 1 if marker.text[:-1].isdigit() else 2
+    indents.append((left, indent + width))
+    return _block(Category.LIST_ITEM, lines, text, written)
+
+
+def _code(rows: Sequence[Row]) -> str:
+    left = min(row.l for row in rows)
+    widths = [(row.r - row.l) / len(row.text) for row in rows if row.text and row.r > row.l]
+    width = median(widths) if widths else 1.0
+    pitch = median(b.mid - a.mid for a, b in itertools.pairwise(rows)) if len(rows) > 1 else 0.0
+    out: list[str] = []
+    for at, row in enumerate(rows):
+        if at and pitch > 0 and row.mid - rows[at - 1].mid > 1.6 * pitch:
+            out.append("")
+        out.append(" " * min(80, round((row.l - left) / max(width, 0.1))) + row.text)
+    return "\n".join(out)
