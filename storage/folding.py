@@ -1,0 +1,183 @@
+"""Fold text for search: one spelling for accents, widths, ligatures and case, and bigrams for unspaced scripts.
+
+`pages_fts` tokenises page text as it stands (unicode61, which folds case and Latin accents). Three things it cannot
+do, so a page that needs one of them has a row in `page_grams` with its whole text folded here:
+runs of scripts written without spaces, which unicode61 takes for one word (and glues to an adjoining Latin word);
+compatibility characters (full width, ligatures) and soft hyphens; and letters whose case or marks it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+# Scripts written without spaces, and Hangul, whose words carry particles: searched by substring.
+_HAN_KANA = (
+    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f"
+    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua48c\uf900-\ufaff\U0001b000-\U0001b16f"
+    "\U00020000-\U000323af"
+)
+_HANGUL = "\u1100-\u11ff\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"
+_SOUTH_EAST_ASIAN = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
+)
+SOLID = _HAN_KANA + _HANGUL + _SOUTH_EAST_ASIAN  # inside a character class of a regular expression
+_PIECE = re.compile(rf"[{SOLID}]+|[^\W_{SOLID}]+")
+_IS_SOLID = re.compile(rf"[{SOLID}]")
+_BROKEN_LINE = re.compile(rf"(?<=[{_HAN_KANA}])\n(?=[{_HAN_KANA}])")
+# Row marker: the page has words that `pages_fts` spells otherwise. No query makes a token of three such characters.
+RESPELT = "異異異"
+_END = "終終終"  # between the text and the list of single characters, so that no phrase reaches across
+_DROPPED = frozenset("\u00ad\u2060\ufeff")  # soft hyphen, word joiner, byte order mark
+
+
+def normal(text: str) -> str:
+    """The text in NFC: what offsets of `fold` refer to."""
+    return unicodedata.normalize("NFC", text)
+
+
+class _Table(dict[int, str]):
+    """Character → folded string, filled as characters turn up (for `str.translate`)."""
+
+    def __missing__(self, code: int) -> str:
+        folded = self[code] = _fold_character(chr(code))
+        return folded
+
+
+def _fold_character(character: str) -> str:
+    if character in _DROPPED:
+        return ""
+    if unicodedata.category(character) == "Mn" and unicodedata.combining(character) >= 10:
+        return ""  # a mark on a letter; vowel signs and viramas (0…9) are spelling, not decoration
+    if not character.isalnum():
+        return " " if character.isspace() and character != "\n" else character
+    decomposition = unicodedata.decomposition(character)
+    if decomposition.startswith("<super>") and character.isdigit():
+        return " " + unicodedata.normalize("NFKC", character)  # a footnote mark is no part of its word
+    lowered = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", character).lower())
+    return "".join(_strip_marks(letter) for letter in lowered)
+
+
+def _strip_marks(letter: str) -> str:
+    """Without accents, for Latin and Greek letters and Cyrillic ё; й or が are letters of their own."""
+    if letter.isascii():
+        return letter
+    base = unicodedata.normalize("NFD", letter)[0]
+    if base.isascii() or "\u0370" <= base <= "\u03ff" or letter == "ё":
+        return "σ" if base == "ς" else base
+    return "" if unicodedata.category(letter) == "Mn" and unicodedata.combining(letter) >= 10 else letter
+
+
+_TABLE = _Table()
+
+
+def fold(text: str) -> str:
+    """The folded text of `normal(text)`. Where no character changes its length, offsets agree (see `fold_mapped`)."""
+    return normal(text).translate(_TABLE)
+
+
+def fold_mapped(text: str) -> tuple[str, list[int] | None]:
+    """Folded text of a text in NFC, and for each folded offset the offset it came from; None = the same.
+
+    The list has one entry more than the folded text: the end.
+    """
+    folded = text.translate(_TABLE)
+    if len(folded) == len(text) and all(len(_TABLE[ord(c)]) == 1 for c in set(text)):
+        return folded, None
+    offsets: list[int] = []
+    for position, character in enumerate(text):
+        offsets.extend([position] * len(_TABLE[ord(character)]))
+    offsets.append(len(text))
+    return folded, offsets
+
+
+def pieces(folded: str) -> Iterator[tuple[str, bool]]:
+    """The words and unspaced runs of folded text in order, each with whether it is an unspaced run."""
+    for match in _PIECE.finditer(folded):
+        piece = match[0]
+        if _IS_SOLID.match(piece):
+            piece = "".join(c for c in piece if unicodedata.category(c)[0] != "M")
+            if piece:
+                yield piece, True
+        else:
+            yield piece, False
+
+
+def bigrams(run: str) -> list[str]:
+    """Overlapping pairs of an unspaced run; a phrase of them occurs where the run does."""
+    return [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+def grams(text: str) -> str:
+    """What `page_grams` keeps for a page's text; "" where `pages_fts` finds everything by itself.
+
+    Unspaced runs become their bigrams and last character, so that a phrase of bigrams means the run itself and that
+    of a following word still adjoins; words stay words. All single characters follow, each once.
+    """
+    if text.isascii():
+        return ""
+    composed = normal(text)
+    if not any(_is_solid(c) for c in set(composed)) and not _is_respelt(text):
+        return ""
+    folded = _BROKEN_LINE.sub("", composed.translate(_TABLE))
+    stream: list[str] = [RESPELT] if _is_respelt(text) else []
+    single: dict[str, None] = {}
+    for piece, solid in pieces(folded):
+        if solid:
+            stream += bigrams(piece)
+            stream.append(piece[-1])
+            single.update(dict.fromkeys(piece))
+        else:
+            stream.append(piece)
+    return " ".join([*stream, _END, *single] if single else stream)
+
+
+def _is_solid(character: str) -> bool:
+    return _IS_SOLID.search(_TABLE[ord(character)]) is not None
+
+
+_GLUED = re.compile(rf"[^\W_{SOLID}][{SOLID}]|[{SOLID}][^\W_{SOLID}]")
+_MARKED = re.compile(r"[^A-Za-z\u0300-\u036f][\u0300-\u036f]+")
+
+
+def _is_respelt(text: str) -> bool:
+    """Whether `pages_fts` makes other words of the text than folding does. `text` as stored, not composed."""
+    odd = [c for c in set(text) if not c.isascii() and _is_odd(c)]
+    symbols = "".join(re.escape(c) for c in odd if not c.isalnum() and _TABLE[ord(c)] != "")
+    if any(c.isalnum() or _TABLE[ord(c)] == "" for c in odd):
+        return True
+    if symbols and re.search(rf"\w[{symbols}]|[{symbols}]\w", text):
+        return True
+    return _GLUED.search(text) is not None or _MARKED.search(text) is not None
+
+
+# The combining marks unicode61 drops; it splits words at others.
+_FOLDED_MARKS = re.compile(
+    "[\u0300-\u0304\u0306-\u030c\u030f\u0311\u031b\u0323-\u0328\u032d\u032e\u0330\u0331]"
+)
+_ODD: dict[str, bool] = {}
+
+
+def _is_odd(character: str) -> bool:
+    known = _ODD.get(character)
+    if known is None:
+        known = _ODD[character] = not _IS_SOLID.match(character) and _differs_from_unicode61(character)
+    return known
+
+
+def _differs_from_unicode61(character: str) -> bool:
+    """Whether unicode61 may fold the character otherwise than we do (its tables are those of Unicode 6)."""
+    folded = _TABLE[ord(character)]
+    is_new = unicodedata.ucd_3_2_0.category(character) == "Cn" or unicodedata.category(character) == "Co"
+    if is_new or character in "ǠǡͿ\u0344":
+        return True
+    if not character.isalnum():
+        return folded == "" and not _FOLDED_MARKS.match(character)
+    if unicodedata.decomposition(character)[:1] == "<":
+        return folded != character
+    lowered = character.lower()
+    if unicodedata.ucd_3_2_0.category(lowered[0]) == "Cn":
+        return True
+    # Latin accents are folded there too; accents of other scripts are not.
+    return folded != lowered and not (folded.isascii() and unicodedata.normalize("NFD", lowered)[0] == folded)

@@ -1,0 +1,281 @@
+"""Search what was read: page, snippet, score and boxes for any string a person types.
+
+Reads through sqlite3 alone, so that a search starts at once.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from storage import snippet
+from storage.folding import grams, normal
+from storage.query import Query, name_key, parse
+from storage.records import FURNITURE, Box
+
+__all__ = ["Hit", "HitState", "grams", "search"]
+
+# Ranking reads a row per matching page. A word on more pages than this tells little: then the newest pages that
+# many are ranked, and older ones are found once another word or a filter narrows the search.
+RANKED_PAGES = 10_000
+_FURNITURE = tuple(sorted(FURNITURE))
+
+
+class HitState(StrEnum):
+    """Whether the text found is what the file says today."""
+
+    CURRENT = "current"
+    MISSING = "missing"  # the file is gone; its text stays until `ocrd forget`
+    SUPERSEDED = "superseded"  # the file has changed and is being read again
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A page that matches; or a file, when only its name was searched for."""
+
+    path: str  # as people see it (undecodable bytes escaped)
+    page: int | None  # from 1; None: the file as a whole
+    label: str | None  # printed page label
+    snippet: str
+    score: float  # higher is better; comparable within one search
+    boxes: tuple[Box, ...]  # of the matching blocks, page points
+    document_id: int | None  # None: not opened yet
+    page_id: int | None
+    state: HitState
+    paths: tuple[str, ...] = ()  # all files with this content, `path` first
+
+
+def search(
+    conn: sqlite3.Connection,
+    query: str,
+    *,
+    path: str | None = None,
+    since: float | None = None,
+    limit: int = 20,
+    name: str | None = None,
+    marks: tuple[str, str] = ("[", "]"),
+) -> list[Hit]:
+    """Best pages for `query`, best first; any string is safe (see `storage.query`).
+
+    `path`: a folder or file, absolute, relative to the working folder, or any part of a path; or a glob over it.
+    `since`: epoch seconds; content added, or a file of it first seen, then or later. `name`: part of a file name, or a
+    glob over it; without a query it lists the files. `marks` go around matches in the snippet, whose text has no
+    control characters: use some as marks to be sure they are marks.
+    """
+    parsed = parse(query)
+    limit = max(0, limit)
+    files = _file_filter(path, since, name)
+    if parsed.terms:
+        return _search_pages(conn, parsed, files, limit, marks)
+    return _search_names(conn, files, limit) if name and not query.strip() else []
+
+
+# --- filters -----------------------------------------------------------------------------------------------
+
+_Filter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
+
+
+def _file_filter(path: str | None, since: float | None, name: str | None) -> _Filter | None:
+    clauses: list[_Filter] = []
+    if path:
+        clauses.append(_path_filter(path))
+    if since is not None:
+        clauses.append(("(f.first_seen >= ? OR d.added_at >= ?)", [since, since]))
+    if name:
+        key = name_key(_readable(name))
+        glob = key.replace("[", "[[]") if "*" in key or "?" in key else ""
+        clauses.append(("(instr(f.name_key, ?) > 0 OR f.name_key GLOB ?)", [key, glob]))
+    if not clauses:
+        return None
+    return " AND ".join(sql for sql, _ in clauses), [value for _, values in clauses for value in values]
+
+
+def _path_filter(path: str) -> _Filter:
+    path = _readable(path)
+    if any(c in path for c in "*?["):
+        patterns = [path if path.startswith(("/", "*")) else f"*/{path}"]
+    else:
+        plain = path.rstrip("/") or "/"
+        absolute = str(Path(plain).absolute())
+        roots = {absolute.rstrip("/"), *([] if plain.startswith(("/", ".")) else [f"*/{plain}"])}
+        escaped = [root if root.startswith("*") else root.replace("[", "[[]") for root in sorted(roots)]
+        patterns = [pattern for root in escaped for pattern in (root, root + "/*") if pattern]
+    # Names are kept as on disk, composed or not: ask for both spellings.
+    spelt = sorted({unicodedata.normalize(form, pattern) for pattern in patterns for form in ("NFC", "NFD")})
+    return "(" + " OR ".join(["f.path GLOB ?"] * len(spelt)) + ")", list(spelt)
+
+
+def _readable(text: str) -> str:
+    """Text that SQLite takes: undecodable bytes of the command line escaped as `files.path` has them."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "")
+
+
+# --- pages -------------------------------------------------------------------------------------------------
+
+
+def _search_pages(
+    conn: sqlite3.Connection, query: Query, files: _Filter | None, limit: int, marks: tuple[str, str]
+) -> list[Hit]:
+    patterns = [term.pattern for term in query.terms]
+    hits: list[Hit] = []
+    wanted = limit + 5
+    while limit:
+        ranked = _rank(conn, query, files, wanted)
+        found = (_page_hit(conn, row, score, patterns, marks) for row, score in _visible(conn, ranked))
+        hits = list(islice((hit for hit in found if hit is not None), limit))
+        if len(hits) == limit or len(ranked) < wanted:
+            break
+        wanted *= 4  # pages of superseded documents took the places
+    return hits
+
+
+def _rank(
+    conn: sqlite3.Connection, query: Query, files: _Filter | None, wanted: int
+) -> list[tuple[int, float]]:
+    """(page id, score) of the best pages, best first."""
+    words = query.words_match
+    if words is None:
+        return _rank_in(conn, "page_grams_fts", query.grams_match, files, wanted)
+    best = _rank_in(conn, "pages_fts", words, files, wanted)
+    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, files, wanted)
+    if not respelt:
+        return best
+    scores = dict(respelt) | dict(best)
+    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:wanted]
+
+
+def _rank_in(
+    conn: sqlite3.Connection, table: str, match: str, files: _Filter | None, wanted: int
+) -> list[tuple[int, float]]:
+    allowed = ""
+    values: list[object] = []
+    if files is not None:
+        condition, values = files
+        # The + keeps SQLite from running the whole query once per allowed page.
+        allowed = f"""AND +{table}.rowid IN (SELECT id FROM pages WHERE document_id IN (
+            SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {condition}
+            UNION SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by
+                  WHERE d.superseded_by IS NOT NULL AND {condition}))"""
+        values = values + values
+    rows = conn.execute(
+        f"""SELECT id, score FROM (
+              SELECT rowid AS id, bm25({table}) AS score FROM {table} WHERE {table} MATCH ? {allowed}
+              ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, wanted)})
+            ORDER BY score, id DESC LIMIT ?""",
+        [match, *values, wanted],
+    )
+    return [(row[0], -row[1]) for row in rows]
+
+
+_PAGE = """
+SELECT p.id, p.document_id, p.page, p.label, p.text, d.superseded_by,
+       new.id IS NOT NULL AND (new.state = 'done' OR EXISTS (
+           SELECT 1 FROM pages q WHERE q.document_id = new.id AND q.page = p.page)) AS is_replaced
+FROM pages p JOIN documents d ON d.id = p.document_id LEFT JOIN documents new ON new.id = d.superseded_by
+WHERE p.id IN ({})
+"""
+
+
+def _visible(
+    conn: sqlite3.Connection, ranked: Sequence[tuple[int, float]]
+) -> list[tuple[sqlite3.Row, float]]:
+    """The rows of the ranked pages in that order, without those that a new reading has replaced."""
+    rows = {}
+    for start in range(0, len(ranked), 500):  # SQLite's limit on parameters
+        ids = [page_id for page_id, _ in ranked[start : start + 500]]
+        for row in conn.execute(_PAGE.format(",".join("?" * len(ids))), ids):
+            rows[row[0]] = row
+    return [(rows[i], score) for i, score in ranked if i in rows and not rows[i][6]]
+
+
+def _page_hit(
+    conn: sqlite3.Connection,
+    row: sqlite3.Row,
+    score: float,
+    patterns: Sequence[re.Pattern[str]],
+    marks: tuple[str, str],
+) -> Hit | None:
+    """None where no file leads to the page any more."""
+    page_id, document_id, page, label, text, superseded_by, _ = row
+    files = _files_of(conn, superseded_by or document_id)
+    if not files:
+        return None
+    state = HitState.SUPERSEDED if superseded_by else HitState.MISSING if files[0][1] else HitState.CURRENT
+    paths = tuple(path for path, _ in files)
+    shown = snippet.make(text, patterns, marks)
+    boxes = _boxes(conn, page_id, patterns)
+    return Hit(paths[0], page, label, shown, score, boxes, document_id, page_id, state, paths)
+
+
+def _files_of(conn: sqlite3.Connection, document_id: int) -> list[tuple[str, bool]]:
+    """(path, is missing) of the files with this content, those that are there first."""
+    return [
+        (row[0], row[1] is not None)
+        for row in conn.execute(
+            "SELECT path, missing_since FROM files WHERE document_id = ? ORDER BY missing_since IS NOT NULL, id",
+            [document_id],
+        )
+    ]
+
+
+def _boxes(conn: sqlite3.Connection, page_id: int, patterns: Sequence[re.Pattern[str]]) -> tuple[Box, ...]:
+    """Boxes of the blocks with a match, in reading order; a phrase may begin in one and end in the next."""
+    blocks = conn.execute(
+        """SELECT "left", top, "right", bottom, text, category FROM blocks WHERE page_id = ? ORDER BY position""",
+        [page_id],
+    ).fetchall()
+    body = [block for block in blocks if block[5] not in _FURNITURE]
+    matching = [block for block in body if snippet.find(normal(block[4]), patterns)]
+    return tuple((block[0], block[1], block[2], block[3]) for block in matching or _across(body, patterns))
+
+
+def _across(body: list[sqlite3.Row], patterns: Sequence[re.Pattern[str]]) -> list[sqlite3.Row]:
+    """The blocks that a match touches once all are joined as the page's text joins them."""
+    joined = ""
+    ends: list[int] = []
+    for block in body:
+        joined += normal(block[4])
+        ends.append(len(joined))
+        joined += "\n"
+    spans = snippet.find(joined, patterns)
+    starts = [0, *(end + 1 for end in ends)]
+    return [
+        block
+        for block, start, end in zip(body, starts, ends, strict=False)
+        if any(first < end and last > start for first, last, _ in spans)
+    ]
+
+
+# --- file names --------------------------------------------------------------------------------------------
+
+
+def _search_names(conn: sqlite3.Connection, files: _Filter | None, limit: int) -> list[Hit]:
+    condition, values = files or ("1", [])
+    rows = conn.execute(
+        f"""SELECT f.path, f.missing_since, f.document_id, p.id, p.text
+            FROM files f LEFT JOIN documents d ON d.id = f.document_id
+                 LEFT JOIN pages p ON p.document_id = d.id AND p.page = 1
+            WHERE {condition} ORDER BY f.missing_since IS NOT NULL, f.first_seen DESC, f.id DESC LIMIT ?""",
+        [*values, limit],
+    )
+    return [
+        Hit(
+            path=row[0],
+            page=None,
+            label=None,
+            snippet=snippet.make(row[4] or "", (), ("", "")),
+            score=0.0,
+            boxes=(),
+            document_id=row[2],
+            page_id=row[3],
+            state=HitState.CURRENT if row[1] is None else HitState.MISSING,
+            paths=(row[0],),
+        )
+        for row in rows
+    ]
