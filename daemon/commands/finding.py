@@ -1,0 +1,109 @@
+"""The commands that look into the library and change nothing: status, search, show."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from daemon.commands import flags
+from daemon.commands.flags import AsJson, Format, Home, Verbose
+from storage.errors import ExitCode
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    all_documents: Annotated[
+        bool, typer.Option("--all", help="With --json: every document, not only the last 500 done.")
+    ] = False,
+    as_json: AsJson = False,
+    home: Home = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show what is done, running, failed, and how long the rest takes.
+
+    \b
+    Examples:
+      ocrd status
+      ocrd status --watch
+      ocrd status --json | jq .counts
+    """
+    from daemon import status_view
+    from storage import status as library_status
+    from storage.database import open_readonly
+
+    connection = open_readonly(flags.settings(home=home).database_path)
+    show = status_view.watch if watch else status_view.show
+    show(
+        lambda: library_status.snapshot(connection, now=time.time(), all_documents=all_documents),
+        as_json=as_json,
+    )
+
+
+def search(
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help='Words, a "phrase", a prefix*; any text is safe.'),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only below this folder, or with this in the path; * works."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only files added since: 2026-01-31, 12h, 7d, 3w.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only files with this in the name; needs no QUERY.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many hits.")] = 20,
+    as_json: AsJson = False,
+    home: Home = None,
+    verbose: Verbose = False,
+) -> None:
+    """Find pages by their words.
+
+    A hit is a path, a page (with the printed page number, where there is one) and the words around the match.
+
+    Exits with 1 when nothing matches, as grep does.
+
+    \b
+    Examples:
+      ocrd search harbour ledgers
+      ocrd search '"net income" 2025*' --path invoices --since 7d
+      ocrd search --name report
+      ocrd search --json -- -40
+    """
+    from daemon import hits
+    from storage import index
+    from storage.database import open_readonly
+
+    connection = open_readonly(flags.settings(home=home).database_path)
+    since_time = flags.moment(since, time.time())
+    words = " ".join(query or [])
+    marks = hits.marks(as_json)
+    found = index.search(connection, words, path=path, since=since_time, limit=limit, name=name, marks=marks)
+    hits.show(found, as_json=as_json)
+    raise typer.Exit(ExitCode.OK if found else ExitCode.NO_MATCH)
+
+
+def show(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Path or file name.")],
+    page: Annotated[str | None, typer.Option(metavar="PAGES", help="Only these pages: 3, or 2-4,7.")] = None,
+    output: Format = "md",
+    home: Home = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print what the library holds of a file.
+
+    \b
+    Examples:
+      ocrd show letter.pdf
+      ocrd show ~/Scans/book.pdf --page 12 --format text
+    """
+    from daemon import stored
+    from storage.database import open_readonly
+
+    flags.check_format(output)
+    connection = open_readonly(flags.settings(home=home).database_path)
+    stored.show(connection, file, pages=page, output=output)

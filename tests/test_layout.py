@@ -1,0 +1,89 @@
+"""The tree, the import names and the cost of starting: what everything else relies on."""
+
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("pipeline", "daemon", "storage")
+# What the command line must not pay for before it knows what it is asked to do.
+HEAVY = (
+    "pandas",
+    "sqlite_utils",
+    "PIL",
+    "pypdfium2",
+    "mlx",
+    "mlx_vlm",
+    "numpy",
+    "watchdog",
+    "tesserocr",
+    "rapidocr",
+    "rich",
+    "psutil",
+)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_no_other_distribution_owns_our_import_names(name: str) -> None:
+    # python-daemon, for one, ships a package `daemon`: beside it, ours would not be found.
+    # (An editable install, as `uv sync` makes it, owns no file; a wheel does.)
+    assert set(importlib.metadata.packages_distributions().get(name, [])) <= {"ocrd-mlx"}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_import_finds_this_checkout(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    assert Path(spec.origin).parent == ROOT / name
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_packages_are_typed_and_say_what_they_are_for(name: str) -> None:
+    assert (ROOT / name / "py.typed").exists()
+    assert (ROOT / name / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "pipeline", "daemon", "storage", "tests", "launchd", "README.md", "LICENSE"]
+)
+def test_top_level_is_what_its_owner_asked_for(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_starting_the_command_line_imports_nothing_heavy() -> None:
+    assert modules_after("import daemon.cli") & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("module", ["storage.status", "storage.index", "storage.database"])
+def test_looking_into_the_library_imports_nothing_heavy(module: str) -> None:
+    # `import sqlite_utils` takes 1.5 s where pandas is installed, and mlx-vlm brings pandas.
+    assert modules_after(f"import {module}") & set(HEAVY) == set()
+
+
+def test_samples_are_small_and_there() -> None:
+    samples = {path.name: path.stat().st_size for path in (ROOT / "samples").iterdir()}
+    assert {"paper.pdf", "letter-scan.pdf", "receipt-photo.jpg"} <= set(samples)
+    assert all(0 < samples[name] < 500_000 for name in ("paper.pdf", "letter-scan.pdf", "receipt-photo.jpg"))
+
+
+@pytest.mark.slow
+def test_help_starts_in_under_0_3_s() -> None:
+    import time
+
+    command = [Path(sys.executable).parent / "ocrd", "--help"]
+    took = []
+    for _ in range(7):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.3
