@@ -15,7 +15,6 @@ from daemon.ignore import IgnoreRules, Kind
 log = logging.getLogger(__name__)
 
 SF_DATALESS = 0x40000000  # macOS: the content is in the cloud; opening the file would fetch it
-HEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def _judge(
 
 def is_document(path: bytes) -> bool:
     """Whether a file without an extension begins like a kind we read. Raises: OSError."""
-    from pipeline.source import sniff
+    from pipeline.source import HEAD_BYTES, sniff
 
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
