@@ -113,7 +113,11 @@ def _path_filter(path: str) -> _Filter:
 
 def _readable(text: str) -> str:
     """Text that SQLite takes: undecodable bytes of the command line escaped as `files.path` has them."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "")
+    try:
+        escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte
+        escaped = text.encode("utf-8", "replace").decode()
+    return escaped.replace("\0", "")
 
 
 # --- pages -------------------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ _Layer = dict[str, tuple[object, str]]  # name → (value as given, where)
 def load(flags: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None) -> Settings:
     """The effective settings.
 
-    `flags` maps setting names to values (None: not given); `env` is the environment, the process's own if None.
+    `flags`: setting names to values (None: not given). `env`: the environment; None is the process's own.
 
     Raises: `SettingsError` naming place, key, value and what is allowed (or the nearest known key).
     """
