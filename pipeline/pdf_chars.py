@@ -127,7 +127,9 @@ def display_transform(page: pdfium.PdfPage, width_pt: float, height_pt: float) -
     return Transform(0, -sx, top * sx, -sy, 0, right * sy)
 
 
-def read_characters(page: pdfium.PdfPage, transform: Transform, width_pt: float, height_pt: float) -> Characters:
+def read_characters(
+    page: pdfium.PdfPage, transform: Transform, width_pt: float, height_pt: float
+) -> Characters:
     """All characters drawn on a page, visible or not; generated ones are left out."""
     with _text_page(page) as handle:
         count = max(0, pdfium_c.FPDFText_CountChars(handle))
@@ -180,7 +182,7 @@ def _calls() -> _Calls:
     index, pointer = ctypes.c_int, ctypes.c_void_p
 
     def bind(name: str, *types: Any) -> Any:
-        address = ctypes.cast(getattr(pdfium_c, name), ctypes.c_void_p).value
+        address = ctypes.cast(getattr(pdfium_c, name), ctypes.c_void_p).value or 0
         return ctypes.PYFUNCTYPE(*types)(address)
 
     return _Calls(
@@ -262,7 +264,9 @@ def _font_traits(font: Any) -> tuple[bool, bool, bool]:
     slant = ctypes.c_int(0)
     pdfium_c.FPDFFont_GetItalicAngle(font, slant)
     weight = pdfium_c.FPDFFont_GetWeight(font)
-    bold = bool(flags & _FLAG_FORCE_BOLD) or any(part in name for part in _BOLD_NAMES) or weight >= _BOLD_WEIGHT
+    bold = (
+        bool(flags & _FLAG_FORCE_BOLD) or any(part in name for part in _BOLD_NAMES) or weight >= _BOLD_WEIGHT
+    )
     italic = bool(flags & _FLAG_ITALIC) or slant.value != 0 or any(part in name for part in _ITALIC_NAMES)
     mono = bool(flags & _FLAG_FIXED_PITCH) or any(part in name for part in _MONO_NAMES)
     return bold, italic, mono
