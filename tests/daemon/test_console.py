@@ -1,0 +1,226 @@
+"""What reaches a terminal: escapes, progress, the summary of a batch."""
+
+import io
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon import console
+from storage.errors import ExitCode, PasswordError
+
+# Everything a terminal acts on, or that makes text read otherwise than it is stored.
+DANGEROUS = {
+    chr(c) for c in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("plain.pdf", "plain.pdf"),
+        ("new\nline.pdf", r"new\nline.pdf"),
+        ("tab\tname.pdf", r"tab\tname.pdf"),
+        ("rtl \u202egpj.pdf", r"rtl \u202egpj.pdf"),
+        ("\x1b[31mred\x1b]0;title\x07.pdf", r"\x1b[31mred\x1b]0;title\x07.pdf"),
+        ("c1 \x9b31m", r"c1 \x9b31m"),
+        ("[link](x) *md*.pdf", "[link](x) *md*.pdf"),
+        (b"latin \xe9.pdf", r"latin \xe9.pdf"),
+        ("über café 📄.pdf", "über café 📄.pdf"),
+        ("نامه\u200cها.pdf", "نامه\u200cها.pdf"),
+        (Path("/a/한글.pdf"), "/a/한글.pdf"),
+    ],
+)
+def test_name_is_shown_on_one_line(name: str | bytes | Path, shown: str) -> None:
+    assert console.escape_name(name) == shown
+
+
+@given(st.text())
+def test_no_name_can_steer_a_terminal(name: str) -> None:
+    shown = console.escape_name(name)
+    assert not DANGEROUS & set(shown)
+    assert len(shown.splitlines()) <= 1
+    shown.encode("utf-8")
+
+
+@given(st.binary())
+def test_any_bytes_can_be_shown(name: bytes) -> None:
+    console.escape_name(name).encode("utf-8")
+
+
+@given(st.text())
+def test_page_text_keeps_its_lines_and_loses_its_control_characters(text: str) -> None:
+    shown = console.escape_text(text)
+    assert not (DANGEROUS - {"\n", "\t"}) & set(shown)
+    assert shown.count("\n") == text.count("\n")
+
+
+def test_page_text_is_escaped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for stream, expected in ((Terminal(), "a\\x1b[2Jb\n"), (io.StringIO(), "a\x1b[2Jb\n")):
+        monkeypatch.setattr(sys, "stdout", stream)
+        console.write_text("a\x1b[2Jb")
+        assert stream.getvalue() == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "bold"), [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_colour_is_for_terminals_that_want_it(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], bold: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert console.has_colour(Terminal()) is bold
+    assert not console.has_colour(io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (360000, "4 d 4 h"),
+    ],
+)
+def test_duration(seconds: float, shown: str) -> None:
+    assert console.duration(seconds) == shown
+
+
+@given(st.text(min_size=0, max_size=60), st.integers(8, 40))
+def test_shortened_name_fits_and_keeps_its_end(name: str, width: int) -> None:
+    short = console.shorten(name, width)
+    assert len(short) <= max(width, 0)
+    assert short == name or (name.endswith(short.partition("…")[2]) and "…" in short)
+
+
+def test_error_says_file_page_cause_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    console.complain(PasswordError("is encrypted", file="a\nb.pdf", page=3, remedy="ask its author"))
+    assert capsys.readouterr().err == "ocrd: a\\nb.pdf, page 3: is encrypted. Ask its author\n"
+
+
+def progress(**changed: Any) -> Any:
+    known = {
+        "files": 9,
+        "files_done": 3,
+        "pages": 40,
+        "pages_done": 12,
+        "path": b"/in/a\x1b.pdf",
+        "page": 4,
+        "seconds": 24.0,
+        "message": "",
+    }
+    return SimpleNamespace(**(known | changed))
+
+
+def test_progress_line_has_pages_rate_and_time_left() -> None:
+    line = console.progress_line(progress())
+    assert line == "12 of 40 pages, 3 of 9 files, 30 pages/min, about 56 s left, a\\x1b.pdf page 4"
+
+
+def test_progress_line_before_the_first_page_promises_nothing() -> None:
+    line = console.progress_line(progress(pages=0, pages_done=0, path=None, seconds=0.0))
+    assert line == "0 of 0 pages, 3 of 9 files"
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.batch_progress() as show:
+        for second in range(0, 12):
+            show(progress(seconds=float(second)))
+        show(progress(seconds=11.5, message="b.pdf: is encrypted\x07"))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "encrypted" in line] == ["b.pdf: is encrypted\\x07"]
+    assert len(lines) == 3
+
+
+def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.batch_progress(quiet=True) as show:
+        show(progress(seconds=100.0, message="done"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_bar_draws_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    with console.batch_progress() as show:
+        show(progress(message="read [bold]this[/bold].pdf"))
+    assert "read [bold]this[/bold].pdf" in stream.getvalue()
+
+
+def outcome(name: str, **changed: Any) -> Any:
+    known = {
+        "path": os.fsencode(name),
+        "state": "done",
+        "pages": 2,
+        "pages_done": 2,
+        "error_code": None,
+        "error_message": None,
+        "remedy": None,
+        "markdown_path": f"{name}.md",
+        "exit_code": ExitCode.OK,
+    }
+    return SimpleNamespace(**(known | changed))
+
+
+LOCKED = {
+    "state": "needs_password",
+    "pages": None,
+    "pages_done": 0,
+    "error_code": "password",
+    "error_message": "is encrypted",
+    "remedy": "run `ocrd retry FILE --password …`",
+    "exit_code": ExitCode.PASSWORD,
+}
+
+
+def summary(*documents: Any, **counts: int) -> Any:
+    return SimpleNamespace(
+        documents=documents, counts=counts, seconds=30.0, exit_code=max(d.exit_code for d in documents)
+    )
+
+
+def test_summary_lists_files_sums_and_remedies(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_summary(summary(outcome("/in/a.pdf"), outcome("/in/[b]\x1b.pdf", **LOCKED)))
+    out = capsys.readouterr().out
+    assert "[b]\\x1b.pdf" in out
+    assert "/in/[b]\\x1b.pdf: is encrypted. Run `ocrd retry FILE --password …`" in out
+    assert out.splitlines()[-1].startswith("next: ocrd search")
+    assert "\x1b" not in out
+
+
+def test_summary_sums_pages_and_rate() -> None:
+    row = console.summary_row(summary(outcome("a"), outcome("b", **LOCKED), pages_blank=1))
+    assert (row["Files"], row["Done"], row["Failed"]) == ("2", "1", "1")
+    assert (row["Pages read"], row["Blank"], row["Pages/min"]) == ("2", "1", "4")
+
+
+def test_summary_of_many_files_lists_the_failed_ones_only(capsys: pytest.CaptureFixture[str]) -> None:
+    good = [outcome(f"/in/good{number}.pdf") for number in range(50)]
+    console.show_summary(summary(*good, outcome("/in/locked.pdf", **LOCKED)))
+    out = capsys.readouterr().out
+    assert "good7" not in out
+    assert out.count("locked.pdf") == 2
+
+
+def test_quiet_summary_is_the_failures_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_summary(summary(outcome("/in/a.pdf"), outcome("/in/b.pdf", **LOCKED)), quiet=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("/in/b.pdf: is encrypted.")
