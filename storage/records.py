@@ -7,7 +7,7 @@ points follows from the resolution stored in the file, 72 dpi at least (see `pip
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -175,29 +175,3 @@ class DocumentInfo:
     attachments: tuple[str, ...] = ()  # names of embedded files
     warnings: tuple[PageWarning, ...] = ()  # xfa, portfolio, attachments, …
     encrypted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PageResult:
-    """What became of one page: its reading, or why there is none."""
-
-    page: int  # from 1
-    label: str | None
-    reading: PageReading | None
-    error: tuple[str, str, str] | None = None  # code, message, remedy; None where the page was read
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentResult:
-    """A document whose pages are all in, as sidecars and `ocrd show` take it."""
-
-    document_id: int
-    sha256: str
-    size: int  # bytes of the file
-    media_type: str | None
-    title: str | None
-    state: str
-    page_count: int
-    attachments: tuple[str, ...]
-    warnings: tuple[PageWarning, ...]
-    pages: Iterable[PageResult]  # every page, in order; may be a one-time iterator, so that 20,000 fit in memory
