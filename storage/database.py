@@ -40,7 +40,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         try:
             conn.execute("PRAGMA journal_mode = WAL")
             conn.execute("PRAGMA synchronous = FULL")
-            conn.execute("PRAGMA checkpoint_fullfsync = ON")  # macOS: what is checkpointed has left the drive's cache
+            conn.execute(
+                "PRAGMA checkpoint_fullfsync = ON"
+            )  # macOS: what is checkpointed has left the drive's cache
             conn.execute("PRAGMA foreign_keys = ON")
             if _pending(conn, path):
                 _migrate(conn, path)
@@ -125,7 +127,9 @@ def _pending(conn: sqlite3.Connection, path: Path) -> list[str]:
     tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "_sqlite_migrations" not in tables:
         if tables:
-            raise DatabaseError("this is no database of ocrd", file=path, remedy="set OCRD_HOME to another folder")
+            raise DatabaseError(
+                "this is no database of ocrd", file=path, remedy="set OCRD_HOME to another folder"
+            )
         return list(STEPS)
     applied = {
         row[0] for row in conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'ocrd'")

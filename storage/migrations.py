@@ -97,6 +97,7 @@ CREATE TABLE page_jobs (              -- the unit of work, retry and resume: one
 ) WITHOUT ROWID;
 CREATE INDEX page_jobs_open ON page_jobs(document_id, page) WHERE state = 'pending';
 CREATE INDEX page_jobs_leased ON page_jobs(lease_owner) WHERE state = 'leased';
+CREATE INDEX page_jobs_tried ON page_jobs(document_id, attempts) WHERE attempts > 0;
 CREATE INDEX page_jobs_failed ON page_jobs(document_id, page) WHERE state = 'failed';
 CREATE INDEX page_jobs_finished ON page_jobs(finished_at) WHERE finished_at IS NOT NULL;
 CREATE TABLE pages (                  -- what was read; a re-reading replaces the row
@@ -184,11 +185,11 @@ def schema(db: Database) -> None:
 @migrations()
 def full_text(db: Database) -> None:
     """Full-text index over `pages`, and bigrams beside it for scripts written without spaces."""
-    db["pages"].enable_fts(["text"], tokenize="unicode61 remove_diacritics 2", create_triggers=True)
+    db.table("pages").enable_fts(["text"], tokenize="unicode61 remove_diacritics 2", create_triggers=True)
     # FTS5's unicode61 takes a CJK run for one word, and its trigram tokenizer misses words of 1 and 2
     # characters. So CJK runs are also kept as overlapping bigrams and single characters, one row per page that has any.
-    db["page_grams"].create({"page_id": int, "grams": str}, pk="page_id", not_null={"grams"})
-    db["page_grams"].enable_fts(["grams"], tokenize="unicode61", create_triggers=True)
+    db.table("page_grams").create({"page_id": int, "grams": str}, pk="page_id", not_null={"grams"})
+    db.table("page_grams").enable_fts(["grams"], tokenize="unicode61", create_triggers=True)
     db.execute(
         "CREATE TRIGGER pages_grams_ad AFTER DELETE ON pages BEGIN DELETE FROM page_grams WHERE page_id = old.id; END"
     )

@@ -1,0 +1,234 @@
+"""What `ocrd status` shows: read from the database with the standard library alone, fast in a large library.
+
+Every path is counted once, under one of six states:
+total = queued + running + done + failed + needs_password + missing, so with waiting = queued + running and
+skipped = needs_password + missing: in = done + failed + skipped + waiting. A file is done once its sidecars are
+written. Pages are counted once per content, however many paths carry it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from storage.control import paused
+
+DONE_SHOWN = 500
+RATE_WINDOW_S = 300.0
+SILENT_S = 60.0  # a process that has not been heard of for so long is not there
+
+_STATES = ("queued", "running", "done", "failed", "needs_password", "missing")
+
+
+def snapshot(
+    conn: sqlite3.Connection,
+    *,
+    now: float,
+    all_documents: bool = False,
+    is_alive: Callable[[sqlite3.Row], bool] | None = None,
+) -> dict[str, Any]:
+    """The state of everything, as `ocrd status --json` prints it; `all_documents`: not just the last 500 done."""
+    head = summary(conn, now=now, is_alive=is_alive)
+    head["documents"] = list(iter_documents(conn, all_documents=all_documents))
+    return head
+
+
+def summary(
+    conn: sqlite3.Connection, *, now: float, is_alive: Callable[[sqlite3.Row], bool] | None = None
+) -> dict[str, Any]:
+    """The snapshot without its documents."""
+    control = dict(conn.execute("SELECT key, value FROM control").fetchall())
+    alive = is_alive or _is_alive(now)
+    processes = [row for row in conn.execute("SELECT * FROM workers ORDER BY owner") if alive(row)]
+    supervised = any(row["role"] == "supervisor" for row in processes)
+    counts = count(conn)
+    pauses = paused(conn)
+    rate = _rate(conn, now)
+    return {
+        "state": _state(supervised, bool(pauses), counts),
+        "watcher": control.get("watcher", "off") if supervised else "off",
+        "roots": [
+            dict(row)
+            for row in conn.execute(
+                "SELECT path, recursive, watched, mode, state, message, scanned_at FROM roots ORDER BY path"
+            )
+        ],
+        "counts": counts,
+        "rate_pages_per_min": round(rate, 2),
+        "eta_s": _eta(conn, rate),
+        "rss_mb": round(float(sum(row["rss_mb"] or 0.0 for row in processes)), 1),
+        "peak_rss_mb": _peak(control, processes),
+        "workers": [
+            {
+                "pid": row["pid"],
+                "path": row["path"],
+                "page": row["page"],
+                "stage": row["stage"],
+                "rss_mb": row["rss_mb"],
+            }
+            for row in processes
+            if row["role"] == "worker"
+        ],
+        "engine": control.get("engine"),
+        "pause": [{"kind": p.kind, "reason": p.reason, "path": p.path, "since": p.since} for p in pauses],
+        "pause_reason": pauses[0].reason if pauses else None,
+    }
+
+
+def _is_alive(now: float) -> Callable[[sqlite3.Row], bool]:
+    host = socket.gethostname()
+
+    def alive(row: sqlite3.Row) -> bool:
+        if now - row["heartbeat"] > SILENT_S or row["host"] != host:
+            return bool(now - row["heartbeat"] <= SILENT_S)
+        try:
+            os.kill(row["pid"], 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    return alive
+
+
+def _state(supervised: bool, is_paused: bool, counts: dict[str, int]) -> str:
+    if not supervised:
+        return "stopped"
+    if is_paused:
+        return "paused"
+    return "running" if counts["waiting"] else "idle"
+
+
+def _peak(control: dict[str, str], processes: list[sqlite3.Row]) -> float:
+    present = float(sum(row["peak_rss_mb"] or 0.0 for row in processes))
+    return round(max(present, float(control.get("peak_rss_mb", 0.0))), 1)
+
+
+def count(conn: sqlite3.Connection) -> dict[str, int]:
+    """Files by state (each path once) and pages by state (each content once)."""
+    states = dict(conn.execute("SELECT state, count(*) FROM file_status GROUP BY state").fetchall())
+    counts: dict[str, int] = {state: states.get(state, 0) for state in _STATES}
+    counts["total"] = sum(counts.values())
+    counts["waiting"] = counts["queued"] + counts["running"]
+    counts["skipped"] = counts["needs_password"] + counts["missing"]
+    pages = conn.execute(
+        "SELECT COALESCE(sum(pages), 0) AS pages_total, COALESCE(sum(pages_done), 0) AS pages_done,"
+        " COALESCE(sum(pages_failed), 0) AS pages_failed, COALESCE(sum(pages_blank), 0) AS pages_blank,"
+        " count(*) AS documents FROM documents WHERE superseded_by IS NULL"
+    ).fetchone()
+    counts.update(
+        {name: pages[name] for name in ("pages_total", "pages_done", "pages_failed", "pages_blank")}
+    )
+    return counts
+
+
+def _rate(conn: sqlite3.Connection, now: float) -> float:
+    """Pages a minute over the last minutes; 0.0 when none was finished."""
+    row = conn.execute(
+        "SELECT count(*) AS pages, min(finished_at) AS first FROM page_jobs WHERE finished_at > ?",
+        (now - RATE_WINDOW_S,),
+    ).fetchone()
+    if row["pages"] < 2:
+        return 0.0
+    return float(row["pages"]) * 60.0 / max(1.0, now - float(row["first"]))
+
+
+def _eta(conn: sqlite3.Connection, rate: float) -> float | None:
+    row = conn.execute(
+        "SELECT COALESCE(sum(pages_pending + pages_leased), 0) FROM documents"
+        " WHERE state IN ('queued', 'running') AND parked = 0"
+    ).fetchone()
+    if row[0] == 0:
+        return 0.0
+    return round(float(row[0]) * 60.0 / rate, 1) if rate > 0 else None
+
+
+_COLUMNS = (
+    "SELECT file_status.id, file_status.path, file_status.state, files.attempts,"
+    " files.sidecar_attempts, documents.id AS document_id, documents.pages, documents.pages_done,"
+    " documents.pages_failed, documents.warnings, files.error_code AS file_code, files.error_message AS file_message,"
+    " files.remedy AS file_remedy, documents.error_code, documents.error_message, documents.remedy,"
+    " files.markdown_path, files.json_path, files.sidecar_note, documents.title, documents.media_type,"
+    " documents.finished_at FROM file_status JOIN files USING (id)"
+    " LEFT JOIN documents ON documents.id = file_status.document_id"
+)
+
+
+def iter_documents(conn: sqlite3.Connection, *, all_documents: bool = False) -> Iterator[dict[str, Any]]:
+    """One entry per path: all that are not done, then those done, the latest first."""
+    for row in conn.execute(f"{_COLUMNS} WHERE file_status.state <> 'done' ORDER BY file_status.id"):
+        yield _entry(conn, row)
+    limit = -1 if all_documents else DONE_SHOWN
+    for row in conn.execute(
+        f"{_COLUMNS} WHERE file_status.state = 'done' ORDER BY documents.finished_at DESC, file_status.id DESC LIMIT ?",
+        (limit,),
+    ):
+        yield _entry(conn, row)
+
+
+def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
+    error = None
+    for prefix in ("file_", "error_"):
+        code = row[f"{prefix}code"]
+        if code is not None:
+            remedy = row["file_remedy" if prefix == "file_" else "remedy"]
+            error = {"code": code, "message": row[f"{prefix}message"], "remedy": remedy}
+            break
+    return {
+        "path": row["path"],
+        "state": row["state"],
+        "current": row["state"] != "missing",
+        "pages": row["pages"],
+        "pages_done": row["pages_done"] or 0,
+        "pages_failed": row["pages_failed"] or 0,
+        "attempts": _attempts(conn, row),
+        "error": error,
+        "warnings": [] if row["document_id"] is None else _warnings(conn, row),
+        "markdown": row["markdown_path"],
+        "json": row["json_path"],
+        "note": row["sidecar_note"],
+        "finished_at": row["finished_at"],
+    }
+
+
+def _attempts(conn: sqlite3.Connection, row: sqlite3.Row) -> int:
+    """The most attempts spent in vain: on a page, on opening it, or on its sidecars."""
+    tried = conn.execute(
+        "SELECT max(attempts) FROM page_jobs WHERE document_id = ? AND attempts > 0", (row["document_id"],)
+    ).fetchone()
+    return max(int(row["attempts"]), int(row["sidecar_attempts"]), int(tried[0] or 0))
+
+
+def _warnings(conn: sqlite3.Connection, row: sqlite3.Row) -> list[dict[str, Any]]:
+    found = [
+        {"code": w["code"], "page": None, "message": w.get("message", "")}
+        for w in json.loads(row["warnings"])
+    ]
+    for page in conn.execute(
+        "SELECT page, warnings FROM pages WHERE document_id = ? AND warnings <> '[]' ORDER BY page",
+        (row["document_id"],),
+    ):
+        found += [
+            {"code": w["code"], "page": page["page"], "message": w.get("message", "")}
+            for w in json.loads(page["warnings"])
+        ]
+    if row["pages_failed"]:
+        for page in conn.execute(
+            "SELECT page, error_code, error_message FROM page_jobs WHERE document_id = ? AND state = 'failed'"
+            " ORDER BY page",
+            (row["document_id"],),
+        ):
+            found.append(
+                {
+                    "code": "page_failed",
+                    "page": page["page"],
+                    "message": page["error_message"],
+                    "error": page["error_code"],
+                }
+            )
+    return found
