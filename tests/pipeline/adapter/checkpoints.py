@@ -1,10 +1,8 @@
-"""Tiny random-weight checkpoints of all five architectures, in the layout of the released ones, for `mlx_vlm.load`
-as it is.
+"""Tiny random-weight checkpoints of all five architectures, laid out as the released ones are.
 
 Text models have hidden size 64 and 2 layers wherever mlx-vlm allows it. Fixed in mlx-vlm 0.7.10: PaddleOCR-VL's
-projector gives 1024
-columns; DeepSeek-OCR-2 and Unlimited-OCR build SAM ViT-B (and a 24-layer Qwen2 encoder) whatever config.json says, so
-`shrink_towers` replaces those two configurations while the tests run.
+projector gives 1024 columns; DeepSeek-OCR-2 and Unlimited-OCR build SAM ViT-B (and a 24-layer Qwen2 encoder) whatever
+config.json says, so `shrink_towers` replaces those two configurations while the tests run.
 """
 
 from __future__ import annotations
