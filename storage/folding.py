@@ -72,6 +72,11 @@ def _strip_marks(letter: str) -> str:
 _TABLE = _Table()
 
 
+def is_word_character(character: str) -> bool:
+    """Whether a folded character continues a word that stands beside it."""
+    return character.isalnum() and (character.isascii() or not _IS_SOLID.match(character))
+
+
 def fold(text: str) -> str:
     """The folded text of `normal(text)`. Where no character changes its length, offsets agree (see `fold_mapped`)."""
     return normal(text).translate(_TABLE)
@@ -82,6 +87,8 @@ def fold_mapped(text: str) -> tuple[str, list[int] | None]:
 
     The list has one entry more than the folded text: the end.
     """
+    if text.isascii():
+        return text.lower(), None
     folded = text.translate(_TABLE)
     if len(folded) == len(text) and all(len(_TABLE[ord(c)]) == 1 for c in set(text)):
         return folded, None

@@ -5,7 +5,6 @@ Reads through sqlite3 alone, so that a search starts at once.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import unicodedata
 from collections.abc import Sequence
@@ -126,12 +125,12 @@ def _readable(text: str) -> str:
 def _search_pages(
     conn: sqlite3.Connection, query: Query, files: _Filter | None, limit: int, marks: tuple[str, str]
 ) -> list[Hit]:
-    patterns = [term.pattern for term in query.terms]
+    finder = snippet.Finder(query.terms)
     hits: list[Hit] = []
     wanted = limit + 5
     while limit:
         ranked = _rank(conn, query, files, wanted)
-        found = (_page_hit(conn, row, score, patterns, marks) for row, score in _visible(conn, ranked))
+        found = (_page_hit(conn, row, score, finder, marks) for row, score in _visible(conn, ranked))
         hits = list(islice((hit for hit in found if hit is not None), limit))
         if len(hits) == limit or len(ranked) < wanted:
             break
@@ -202,7 +201,7 @@ def _page_hit(
     conn: sqlite3.Connection,
     row: sqlite3.Row,
     score: float,
-    patterns: Sequence[re.Pattern[str]],
+    finder: snippet.Finder,
     marks: tuple[str, str],
 ) -> Hit | None:
     """None where no file leads to the page any more."""
@@ -212,8 +211,8 @@ def _page_hit(
         return None
     state = HitState.SUPERSEDED if superseded_by else HitState.MISSING if files[0][1] else HitState.CURRENT
     paths = tuple(path for path, _ in files)
-    shown = snippet.make(text, patterns, marks)
-    boxes = _boxes(conn, page_id, patterns)
+    shown = snippet.make(text, finder, marks)
+    boxes = _boxes(conn, page_id, finder)
     return Hit(paths[0], page, label, shown, score, boxes, document_id, page_id, state, paths)
 
 
@@ -228,32 +227,25 @@ def _files_of(conn: sqlite3.Connection, document_id: int) -> list[tuple[str, boo
     ]
 
 
-def _boxes(conn: sqlite3.Connection, page_id: int, patterns: Sequence[re.Pattern[str]]) -> tuple[Box, ...]:
-    """Boxes of the blocks with a match, in reading order; a phrase may begin in one and end in the next."""
+def _boxes(conn: sqlite3.Connection, page_id: int, finder: snippet.Finder) -> tuple[Box, ...]:
+    """Boxes of the blocks with a match, in reading order; a phrase may begin in one and end in another."""
     blocks = conn.execute(
         """SELECT "left", top, "right", bottom, text, category FROM blocks WHERE page_id = ? ORDER BY position""",
         [page_id],
     ).fetchall()
     body = [block for block in blocks if block[5] not in _FURNITURE]
-    matching = [block for block in body if snippet.find(normal(block[4]), patterns)]
-    return tuple((block[0], block[1], block[2], block[3]) for block in matching or _across(body, patterns))
-
-
-def _across(body: list[sqlite3.Row], patterns: Sequence[re.Pattern[str]]) -> list[sqlite3.Row]:
-    """The blocks that a match touches once all are joined as the page's text joins them."""
-    joined = ""
-    ends: list[int] = []
-    for block in body:
-        joined += normal(block[4])
-        ends.append(len(joined))
-        joined += "\n"
-    spans = snippet.find(joined, patterns)
-    starts = [0, *(end + 1 for end in ends)]
-    return [
-        block
-        for block, start, end in zip(body, starts, ends, strict=False)
-        if any(first < end and last > start for first, last, _ in spans)
-    ]
+    texts = [normal(block[4]) for block in body]
+    spans = finder.find("\n".join(texts))
+    boxes: list[Box] = []
+    start = at = 0
+    for block, text in zip(body, texts, strict=True):
+        end = start + len(text)
+        while at < len(spans) and spans[at][1] <= start:
+            at += 1
+        if any(first < end for first, _, _ in spans[at : at + 1]):
+            boxes.append((block[0], block[1], block[2], block[3]))
+        start = end + 1
+    return tuple(boxes)
 
 
 # --- file names --------------------------------------------------------------------------------------------
@@ -273,7 +265,7 @@ def _search_names(conn: sqlite3.Connection, files: _Filter | None, limit: int) -
             path=row[0],
             page=None,
             label=None,
-            snippet=snippet.make(row[4] or "", (), ("", "")),
+            snippet=snippet.make(row[4] or "", None, ("", "")),
             score=0.0,
             boxes=(),
             document_id=row[2],

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from storage.folding import RESPELT, SOLID, bigrams, fold, pieces
+from storage.folding import RESPELT, bigrams, fold, is_word_character, pieces
 
 MAX_TOKENS = 64  # of a query: each costs an open cursor per index segment
 _QUOTES = str.maketrans("“”„‟＂", '"""""')  # what keyboards and word processors make of "
 _TERM = re.compile(r'"(?P<phrase>[^"]*)"(?P<star>\*?)|(?P<word>[^\s"]+)')
-_NO_WORD_BEFORE = rf"(?<![^\W_{SOLID}])"
-_NO_WORD_AFTER = rf"(?![^\W_{SOLID}])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,25 @@ class Term:
                 prefix = len(piece) == 1 and i > 0
         return f'"{" ".join(tokens)}"{" *" if prefix else ""}'
 
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Finds the term in folded text, where the index finds it."""
+    def compile(self) -> re.Pattern[str]:
+        """Finds the term in folded text, but for word boundaries (see `spans`)."""
         parts: list[str] = []
         for i, (piece, solid) in enumerate(self.pieces):
             if i:
                 parts.append(r"[\W_]*" if solid or self.pieces[i - 1][1] else r"[\W_]+")
             parts.append(_run_pattern(piece) if solid else re.escape(piece))
-        before = "" if self.pieces[0][1] else _NO_WORD_BEFORE
-        after = "" if self.pieces[-1][1] or self.prefix else _NO_WORD_AFTER
-        return re.compile(before + "".join(parts) + after)
+        return re.compile("".join(parts))
+
+    def spans(self, pattern: re.Pattern[str], folded: str) -> Iterator[tuple[int, int]]:
+        """Where the term occurs in folded text, as the index finds it. `pattern` is what `compile` returned."""
+        bounded_before, bounded_after = not self.pieces[0][1], not (self.pieces[-1][1] or self.prefix)
+        for match in pattern.finditer(folded):
+            start, end = match.span()
+            if bounded_before and start and is_word_character(folded[start - 1]):
+                continue
+            if bounded_after and end < len(folded) and is_word_character(folded[end]):
+                continue
+            yield start, end
 
 
 def _run_pattern(run: str) -> str:

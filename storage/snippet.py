@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from storage.folding import SOLID, fold_mapped, normal
+from storage.query import Term
 
 _MATCHES_PER_TERM = 200
 _SPACE = re.compile(r"\s+")
@@ -21,28 +23,32 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("", _SPACE.sub(" ", text))
 
 
-def find(text: str, patterns: Sequence[re.Pattern[str]]) -> list[Span]:
-    """Where the patterns occur in `text` (in NFC), in order."""
-    folded, offsets = fold_mapped(text)
-    spans: list[Span] = []
-    for term, pattern in enumerate(patterns):
-        for count, match in enumerate(pattern.finditer(folded)):
-            if count == _MATCHES_PER_TERM:
-                break
-            start, end = match.span()
-            if offsets is not None:
-                start, end = offsets[start], offsets[end - 1] + 1
-            spans.append((start, end, term))
-    return sorted(spans)
+class Finder:
+    """Finds the terms of one query in many texts."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self._terms = [(term, term.compile()) for term in terms]
+
+    def find(self, text: str, at_most: int | None = None) -> list[Span]:
+        """Where the terms occur in `text` (in NFC), in order; of each term the first `at_most`."""
+        folded, offsets = fold_mapped(text)
+        spans: list[Span] = []
+        for number, (term, pattern) in enumerate(self._terms):
+            for start, end in islice(term.spans(pattern, folded), at_most):
+                if offsets is None:
+                    spans.append((start, end, number))
+                else:
+                    spans.append((offsets[start], offsets[end - 1] + 1, number))
+        return sorted(spans)
 
 
-def make(text: str, patterns: Sequence[re.Pattern[str]], marks: tuple[str, str], width: int = 160) -> str:
+def make(text: str, finder: Finder | None, marks: tuple[str, str], width: int = 160) -> str:
     """About `width` characters of `text` around the densest group of matches, each between `marks`.
 
     Without any match, the beginning of the text.
     """
     composed = normal(text)
-    spans = find(composed, patterns)
+    spans = finder.find(composed, _MATCHES_PER_TERM) if finder else []
     first, last = _densest(spans, width) if spans else (0, 0)
     begin, end = _window(composed, first, last, width)
     parts: list[str] = []
