@@ -82,6 +82,10 @@ class Transform:
     by: float
     ty: float
 
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """One point, transformed."""
+        return self.ax * x + self.bx * y + self.tx, self.ay * x + self.by * y + self.ty
+
     def points(self, xy: Floats) -> Floats:
         """Points (N, 2), transformed."""
         x, y = xy[:, 0], xy[:, 1]

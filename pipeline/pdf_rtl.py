@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pipeline import bidi
 
-_GAP = 0.22  # em between two glyphs that part words
+_GAP = 0.18  # em between two glyphs that part words
 _ALEF = frozenset("اأإآٱ")
 _LAM = "ل"
 
