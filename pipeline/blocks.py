@@ -10,10 +10,11 @@ from statistics import median
 
 from pipeline import markdown
 from pipeline.fragments import Fragment, Frame, union
-from pipeline.joining import join_lines, tidy
-from pipeline.paragraphs import Chunk, Row
+from pipeline.joining import join_lines, tidy, vocabulary
+from pipeline.paragraphs import Chunk
+from pipeline.rows import Row
 from pipeline.tables import Table
-from storage.records import Block, Category, Line, PageText
+from storage.records import Block, Box, Category, Line, PageText
 
 _CAPTION = re.compile(
     r"(?:figure|fig\.|table|tab\.|listing|algorithm|abbildung|abb\.|tabelle|figura|tabla|tableau|图|圖|表|図)"
@@ -32,6 +33,18 @@ class Context:
     frame: Frame
     em: float  # usual font size, in points
     words: frozenset[str]  # see `joining.vocabulary`
+    is_ocr: bool  # sizes are estimates, weights unknown
+
+
+def context_of(page: PageText, frame: Frame, em: float) -> Context:
+    """The context of a page whose running text is set in `em` points."""
+    return Context(
+        page,
+        frame,
+        em,
+        vocabulary(line.text for line in page.lines),
+        any(line.confidence is not None for line in page.lines),
+    )
 
 
 def _block(
@@ -53,6 +66,11 @@ def furniture_block(item: Fragment, category: Category) -> Block:
     """A header, footer or page number."""
     text = tidy(item.line.text)
     return _block(category, [item.line], text, markdown.paragraph([text]))
+
+
+def picture_block(box: Box) -> Block:
+    """A picture: a place on the page without text."""
+    return Block(Category.PICTURE, box, "", "")
 
 
 def table_block(table: Table, context: Context) -> Block:
@@ -92,23 +110,32 @@ def _category(chunk: Chunk, text: str) -> Category:
 
 def _heading_level(chunk: Chunk, after: Chunk | None, context: Context) -> int | None:
     rows = chunk.rows
-    if (
-        len(rows) > 3
-        or sum(len(row.text) for row in rows) > 200
-        or not any(_WORD.search(row.text) for row in rows)
-    ):
+    text = " ".join(row.text for row in rows)
+    if len(rows) > 3 or len(text) > 200 or not _WORD.search(text) or _CAPTION.match(text):
         return None
-    ratio = median(row.size for row in rows) / context.em
+    if chunk.marker is not None and chunk.marker.certain:
+        return None
+    if len(rows) > 1 and text[-1] in ".,;:":
+        return None  # sentences, whatever their size
+    level = _level_of_size(median(row.size for row in rows), after, context)
+    if level is not None:
+        return level
+    bold = all(row.bold for row in rows) and not (after and all(row.bold for row in after.rows))
+    if bold and len(rows) <= 2 and text[-1] not in ".,;:" and after is not None:
+        return 3
+    return None
+
+
+def _level_of_size(size: float, after: Chunk | None, context: Context) -> int | None:
+    ratio = size / context.em
+    below = median(row.size for row in after.rows) if after else 0.0
+    if ratio < 1.1 or (after and len(after.rows) > 1 and below > 0.93 * size):
+        return None  # no larger than the text it stands over
     if ratio >= 1.6:
         return 1
     if ratio >= 1.28:
         return 2
-    if ratio >= 1.13:
-        return 3
-    bold = all(row.bold for row in rows) and not (after and all(row.bold for row in after.rows))
-    if bold and len(rows) <= 2 and rows[-1].text[-1:] not in ".,;:" and after is not None:
-        return 3
-    return None
+    return 3 if after else None
 
 
 def _list_block(

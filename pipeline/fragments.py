@@ -17,7 +17,7 @@ _LIMIT = 1e6  # points; a box beyond it is damage, and sums of such boxes must s
 _SPLIT_EM = 1.0  # a gap between words this wide may be a gutter or a cell border
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # two equal lines are still two
 class Fragment:
     """A line or a part of one; `l, t, r, b` in the frame of the page's main direction."""
 

@@ -160,9 +160,17 @@ def _measure(
     bottom = min(max(item.b for item in left), max(item.b for item in right))
     if bottom - top < 1.5 * em:
         return None
-    first = min(left[0].mid, right[0].mid)
-    last = max(max(item.mid for item in left), max(item.mid for item in right))
-    return _Gutter(x, first, last, bottom - top)
+    rows = min(_distinct([item.mid for item in side], 0.6 * em) for side in (left, right))
+    if rows < _MIN_ROWS or (rows < 5 and _is_torn(left, x, em)):
+        return None
+    mids = [item.mid for item in (*left, *right)]
+    return _Gutter(x, min(mids), max(mids), bottom - top)
+
+
+def _is_torn(left: list[Fragment], x: float, em: float) -> bool:
+    """Whether the strip may be chance: a few justified lines with wide spaces one below the other."""
+    torn = sum(1 for item in left if item.parts > 1)
+    return torn > 0.5 * len(left) and x - max(item.r for item in left) < 2 * em
 
 
 def _trim(
@@ -206,8 +214,8 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
         return None
     few, many = sorted((left, right), key=len)
     mids = sorted(item.mid for item in many)
-    aligned = sum(1 for item in few if _has_near(mids, item.mid, 0.5 * em))
-    if aligned < 0.6 * len(few):
+    aligned = [item.mid for item in few if _has_near(mids, item.mid, 0.5 * em)]
+    if len(aligned) < 0.6 * len(few) or _distinct(aligned, 0.6 * em) < _MIN_ROWS:
         return None
     if left_prose or right_prose:
         marks = right if left_prose else left
@@ -222,6 +230,15 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
 
 def _is_numeric(items: Sequence[Fragment]) -> bool:
     return all(any(char.isdigit() for char in item.line.text) for item in items)
+
+
+def _distinct(values: list[float], reach: float) -> int:
+    count, last = 0, float("-inf")
+    for value in sorted(values):
+        if value - last > reach:
+            count += 1
+            last = value
+    return count
 
 
 def _has_near(values: list[float], value: float, reach: float) -> bool:

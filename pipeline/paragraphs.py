@@ -9,34 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from pipeline.fragments import Fragment, Frame
-from pipeline.joining import is_unspaced
-from pipeline.layout import rows_of
 from pipeline.lists import Marker, marker_of, starts_list
-from storage.records import Direction, Line
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line as the reader of one column sees it; `l, t, r, b` in the frame."""
-
-    l: float  # noqa: E741 - left, top, right, bottom
-    t: float
-    r: float
-    b: float
-    size: float
-    text: str
-    lines: tuple[Line, ...]
-    first_width: float  # of its first word
-    bold: bool
-    mono: bool
-
-    @property
-    def mid(self) -> float:
-        """Vertical centre."""
-        return (self.t + self.b) / 2
+from pipeline.rows import Row, usual_pitch
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,57 +25,7 @@ class Chunk:
     space_before: float = 0.0  # to the row above in the zone, in points
 
 
-def rows_from(items: Sequence[Fragment], lines: Sequence[Line], frame: Frame) -> list[Row]:
-    """The rows `items` make; a line whose parts meet again in one row is whole again."""
-    return [_row(group, lines, frame) for group in rows_of(items)]
-
-
-def _row(group: Sequence[Fragment], lines: Sequence[Line], frame: Frame) -> Row:
-    first = group[0]
-    parts = (first.line,) if len(group) == 1 else _whole_again(group, lines)
-    text = parts[0].text.strip() if len(parts) == 1 else " ".join(part.text.strip() for part in parts)
-    left, right = first.l, max(item.r for item in group)
-    return Row(
-        left,
-        min(item.t for item in group),
-        right,
-        max(item.b for item in group),
-        max(item.size for item in group),
-        text,
-        parts,
-        _first_width(first, text, right - left, frame),
-        all(part.bold for part in parts),
-        all(part.mono for part in parts),
-    )
-
-
-def _whole_again(group: Sequence[Fragment], lines: Sequence[Line]) -> tuple[Line, ...]:
-    out: list[Line] = []
-    at = 0
-    while at < len(group):
-        item = group[at]
-        run = group[at : at + item.parts]
-        if item.parts > 1 and [(f.source, f.part) for f in run] == [
-            (item.source, n) for n in range(item.parts)
-        ]:
-            out.append(lines[item.source])
-            at += item.parts
-        else:
-            out.append(item.line)
-            at += 1
-    return tuple(out)
-
-
-def _first_width(first: Fragment, text: str, width: float, frame: Frame) -> float:
-    if is_unspaced(text[:1]):
-        return first.size
-    if first.line.words:
-        box = first.line.words[0].box
-        return box[3] - box[1] if frame.direction is Direction.TTB else box[2] - box[0]
-    return width * len(text.split(" ", 1)[0]) / max(1, len(text))
-
-
-def chunks_of(rows: Sequence[Row], *, keep_lines: bool = False) -> list[Chunk]:
+def chunks_of(rows: Sequence[Row], em: float, *, keep_lines: bool = False) -> list[Chunk]:
     """The chunks of a zone, from top to bottom."""
     if not rows:
         return []
@@ -108,13 +33,20 @@ def chunks_of(rows: Sequence[Row], *, keep_lines: bool = False) -> list[Chunk]:
     left = min(row.l for row in rows)
     out: list[Chunk] = []
     for run, space in _runs(rows):
-        out.extend(_chunks_of_run(run, space, left, right, keep_lines))
+        if (
+            len(run) <= 3
+            and min(row.size for row in run) >= 1.28 * em
+            and not any(marker_of(row.text) for row in run)
+        ):
+            out.append(Chunk(tuple(run), space_before=space))  # a title over several lines
+        else:
+            out.extend(_chunks_of_run(run, space, left, right, keep_lines))
     return out
 
 
 def _runs(rows: Sequence[Row]) -> list[tuple[list[Row], float]]:
     """Rows that no gap and no change of type parts, each with the space above it."""
-    limit = _usual_pitch(rows) * 1.3 + 0.08
+    limit = usual_pitch(rows) * 1.3 + 0.08
     runs: list[tuple[list[Row], float]] = [([rows[0]], 0.0)]
     for before, row in itertools.pairwise(rows):
         size = max(before.size, row.size)
@@ -124,17 +56,6 @@ def _runs(rows: Sequence[Row]) -> list[tuple[list[Row], float]]:
         else:
             runs[-1][0].append(row)
     return runs
-
-
-def _usual_pitch(rows: Sequence[Row]) -> float:
-    """From line to line, in font sizes: the lower middle, so that gaps between paragraphs do not count."""
-    ratios = sorted(
-        (row.mid - before.mid) / max(before.size, row.size)
-        for before, row in itertools.pairwise(rows)
-        if row.mid > before.mid
-    )
-    usual = ratios[(len(ratios) - 1) // 3] if ratios else 1.2
-    return min(max(usual, 0.9), 2.4)
 
 
 def _type_changes(before: Row, row: Row) -> bool:
@@ -272,8 +193,3 @@ def _hangs(inner: Sequence[bool], ends: Sequence[bool]) -> bool:
     if out_short != in_short:
         return out_short > in_short
     return not inner[0] and sum(inner) > len(inner) / 2
-
-
-def median_size(rows: Sequence[Row]) -> float:
-    """The usual font size of `rows`."""
-    return median(row.size for row in rows)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.blocks import Context, block_of, furniture_block, table_block
+from pipeline.blocks import Context, block_of, context_of, furniture_block, table_block
 from pipeline.fragments import Fragment, fragments_of, frame_of
 from pipeline.furniture import find_furniture
-from pipeline.joining import vocabulary
 from pipeline.layout import Zone, ZoneKind, zones_of
 from pipeline.markdown import render_markdown, render_text
-from pipeline.paragraphs import Chunk, chunks_of, rows_from
+from pipeline.objects import Placed, find_objects
+from pipeline.paragraphs import Chunk, chunks_of
+from pipeline.rows import rows_from, steady
 from pipeline.tables import aligned_table
 from storage.records import Block, PageText
 
@@ -28,14 +29,14 @@ def structure(page: PageText) -> tuple[Block, ...]:
     if not items:
         return ()
     em = usual_size(items)
-    rules = [frame.place(rule) for rule in page.rules]
+    rules = [frame.place(clean_box(rule)) for rule in page.rules]
     furniture = find_furniture(items, rules, frame.height, em)
     body = [item for at, item in enumerate(items) if at not in furniture]
-    context = Context(page, frame, em, vocabulary(line.text for line in page.lines))
-    blocks = _body_blocks(zones_of(body, em), context)
-    margin = [furniture_block(items[at], category) for at, category in furniture.items()]
-    head = [block for block, at in zip(margin, furniture, strict=True) if items[at].mid < frame.height / 2]
-    foot = [block for block, at in zip(margin, furniture, strict=True) if items[at].mid >= frame.height / 2]
+    context = context_of(page, frame, em)
+    blocks = _body_blocks(body, context)
+    margin = [(items[at].mid, furniture_block(items[at], category)) for at, category in furniture.items()]
+    head = [block for mid, block in margin if mid < frame.height / 2]
+    foot = [block for mid, block in margin if mid >= frame.height / 2]
     return (*head, *blocks, *foot)
 
 
@@ -50,18 +51,51 @@ def usual_size(items: Sequence[Fragment]) -> float:
     return sizes[-1][0]
 
 
-def _body_blocks(zones: Sequence[Zone], context: Context) -> list[Block]:
+def _body_blocks(body: Sequence[Fragment], context: Context) -> list[Block]:
+    objects, rest = find_objects(context.page, context.frame, body, context.em)
+    items = sorted(
+        [*rest, *(placed.place for placed in objects)], key=lambda f: (f.t, f.l, f.b, f.r, f.line.text)
+    )
     blocks: list[Block] = []
-    for zone in zones:
-        if zone.kind is ZoneKind.TABLE:
-            table = aligned_table(zone.items, context.em)
-            if table is not None:
-                blocks.append(table_block(table, context))
-                continue
-        rows = rows_from(zone.items, context.page.lines, context.frame)
-        chunks = chunks_of(rows, keep_lines=zone.kind is not ZoneKind.TEXT)
-        blocks.extend(_chunk_blocks(chunks, context))
+    for zone in zones_of(items, context.em):
+        for part in _around_objects(zone):
+            if part.items[0].source < 0:
+                blocks.extend(_object_blocks(objects[part.items[0].part], context))
+            else:
+                blocks.extend(_zone_blocks(part, context))
     return blocks
+
+
+def _around_objects(zone: Zone) -> Iterator[Zone]:
+    """The zone cut at the objects in it, each object a zone of its own."""
+    text = [item for item in zone.items if item.source >= 0]
+    for place in (item for item in zone.items if item.source < 0):
+        before = [item for item in text if item.mid < place.mid]
+        if before:
+            yield Zone(zone.kind, tuple(before))
+        yield Zone(ZoneKind.TEXT, (place,))
+        text = [item for item in text if item.mid >= place.mid]
+    if text:
+        yield Zone(zone.kind, tuple(text))
+
+
+def _object_blocks(placed: Placed, context: Context) -> list[Block]:
+    if placed.table is not None:
+        return [table_block(placed.table, context)]
+    if not placed.cells:
+        return [picture_block(placed.box)]
+    return [block for cell in placed.cells for block in _zone_blocks(Zone(ZoneKind.TEXT, cell), context)]
+
+
+def _zone_blocks(zone: Zone, context: Context) -> list[Block]:
+    if zone.kind is ZoneKind.TABLE:
+        table = aligned_table(zone.items, context.em)
+        if table is not None:
+            return [table_block(table, context)]
+    rows = rows_from(zone.items, context.page.lines, context.frame)
+    if context.is_ocr:
+        rows = steady(rows)
+    return _chunk_blocks(chunks_of(rows, context.em, keep_lines=zone.kind is not ZoneKind.TEXT), context)
 
 
 def _chunk_blocks(chunks: Sequence[Chunk], context: Context) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Tables: cells from ruled lines or from alignment."""
+"""Tables of aligned cells: columns by white strips, rows by white bands, cells of several lines put together."""
 
 from __future__ import annotations
 
@@ -9,43 +9,97 @@ from statistics import median
 
 from pipeline.fragments import Fragment
 from pipeline.joining import join_lines
-from pipeline.layout import rows_of
+
+Cell = tuple[Fragment, ...]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A grid of cells, each the fragments in it from top to bottom."""
+    """A grid of cells, each the fragments in it. A header over several columns stands in each of them."""
 
-    cells: tuple[tuple[tuple[Fragment, ...], ...], ...]  # rows of columns
+    cells: tuple[tuple[Cell, ...], ...]  # rows of columns, every row as long as the others
 
     @property
     def items(self) -> list[Fragment]:
-        """All fragments, row by row."""
-        return [item for row in self.cells for cell in row for item in cell]
+        """Every fragment once, row by row."""
+        return list(dict.fromkeys(item for row in self.cells for cell in row for item in cell))
 
     def texts(self, words: frozenset[str]) -> list[list[str]]:
-        """The text of every cell."""
-        return [[join_lines([item.line.text for item in cell], words) for cell in row] for row in self.cells]
+        """The text of every cell; `words` as in `joining.join_lines`."""
+        return [[_text(cell, words) for cell in row] for row in self.cells]
+
+
+def _text(cell: Cell, words: frozenset[str]) -> str:
+    ordered = sorted(cell, key=lambda f: (f.t, f.l))
+    lines: list[list[Fragment]] = []
+    for item in ordered:
+        if lines and min(item.b, lines[-1][0].b) - item.t > 0.5 * (item.b - item.t):
+            lines[-1].append(item)
+        else:
+            lines.append([item])
+    return join_lines(
+        [" ".join(f.line.text.strip() for f in sorted(line, key=lambda f: f.l)) for line in lines], words
+    )
 
 
 def aligned_table(items: Sequence[Fragment], em: float) -> Table | None:
-    """The table that aligned `items` make, or None if they make none."""
-    columns = _columns(items, em)
-    rows = rows_of(items)
-    if len(columns) < 2 or len(rows) < 2:
+    """The table that aligned `items` (sorted from top to bottom) make, or None if they make none."""
+    bands = _bands(items)
+    wide = _spanning(bands, em)
+    columns = _columns([item for item in items if item not in wide], em)
+    if len(columns) < 2 or len(bands) < 2:
         return None
-    grid = [_row(row, columns) for row in rows]
-    merged = _merge(rows, grid, em)
+    grid = [_row(band, columns, wide, repeat=at == 0) for at, band in enumerate(bands)]
+    merged = _merge(bands, grid, em)
     if len(merged) < 2:
         return None
     return Table(tuple(tuple(tuple(cell) for cell in row) for row in merged))
 
 
-def _columns(items: Sequence[Fragment], em: float) -> list[tuple[float, float]]:
-    """Intervals of columns: what is left between the white strips that nearly all rows keep clear."""
-    spans = sorted((item.l, item.r) for item in items)
-    columns: list[tuple[float, float]] = []
-    for left, right in spans:
+def _bands(items: Sequence[Fragment]) -> list[list[Fragment]]:
+    """Items by rows of the table: those whose heights overlap, directly or through others."""
+    bands: list[list[Fragment]] = []
+    bottom = 0.0
+    for item in items:
+        if bands and bottom - item.t >= 0.25 * (item.b - item.t):
+            bands[-1].append(item)
+            bottom = max(bottom, item.b)
+        else:
+            bands.append([item])
+            bottom = item.b
+    return bands
+
+
+def _spanning(bands: Sequence[Sequence[Fragment]], em: float) -> frozenset[Fragment]:
+    """Items that lie over two or more items of one line elsewhere: headers over columns."""
+    lines = [line for band in bands for line in _lines(band)]
+    found = set()
+    for line in lines:
+        for item in line:
+            for other in lines:
+                if other is line:
+                    continue
+                if sum(1 for f in other if min(f.r, item.r) - max(f.l, item.l) > 0.05 * em) >= 2:
+                    found.add(item)
+                    break
+    return frozenset(found)
+
+
+def _lines(band: Sequence[Fragment]) -> list[list[Fragment]]:
+    lines: list[list[Fragment]] = []
+    for item in sorted(band, key=lambda f: (f.mid, f.l)):
+        if lines and item.mid - lines[-1][0].mid < 0.35 * item.size:
+            lines[-1].append(item)
+        else:
+            lines.append([item])
+    return lines
+
+
+def _columns(items: Sequence[Fragment], em: float) -> list[Interval]:
+    """What white strips leave: the columns from left to right."""
+    columns: list[Interval] = []
+    for left, right in sorted((item.l, item.r) for item in items):
         if columns and left < columns[-1][1] + 0.3 * em:
             columns[-1] = (columns[-1][0], max(columns[-1][1], right))
         else:
@@ -53,27 +107,37 @@ def _columns(items: Sequence[Fragment], em: float) -> list[tuple[float, float]]:
     return columns
 
 
-def _row(row: Sequence[Fragment], columns: Sequence[tuple[float, float]]) -> list[list[Fragment]]:
+def _row(
+    band: Sequence[Fragment], columns: Sequence[Interval], wide: frozenset[Fragment], *, repeat: bool
+) -> list[list[Fragment]]:
     cells: list[list[Fragment]] = [[] for _ in columns]
-    for item in row:
-        middle = (item.l + item.r) / 2
-        at = min(range(len(columns)), key=lambda i: max(columns[i][0] - middle, middle - columns[i][1], 0.0))
-        cells[at].append(item)
+    for item in band:
+        over = [at for at, (left, right) in enumerate(columns) if min(right, item.r) > max(left, item.l)]
+        if item in wide and over:
+            for at in over if repeat else over[:1]:
+                cells[at].append(item)
+        else:
+            cells[_nearest(item, columns)].append(item)
     return cells
 
 
+def _nearest(item: Fragment, columns: Sequence[Interval]) -> int:
+    middle = (item.l + item.r) / 2
+    return min(range(len(columns)), key=lambda at: max(columns[at][0] - middle, middle - columns[at][1], 0.0))
+
+
 def _merge(
-    rows: Sequence[Sequence[Fragment]], grid: list[list[list[Fragment]]], em: float
+    bands: Sequence[Sequence[Fragment]], grid: Sequence[list[list[Fragment]]], em: float
 ) -> list[list[list[Fragment]]]:
     """Rows that only go on with cells of the row above are joined to it."""
-    gaps = [max(0.0, min(f.t for f in b) - max(f.b for f in a)) for a, b in itertools.pairwise(rows)]
+    gaps = [min(f.t for f in b) - max(f.b for f in a) for a, b in itertools.pairwise(bands)]
     usual = median(gaps) if gaps else 0.0
-    out = [grid[0]]
+    out = [[list(cell) for cell in grid[0]]]
     for gap, cells in zip(gaps, grid[1:], strict=True):
         above = out[-1]
         if not cells[0] and above[0] and gap <= max(usual, 0.6 * em):
             for mine, more in zip(above, cells, strict=True):
                 mine.extend(more)
         else:
-            out.append(cells)
+            out.append([list(cell) for cell in cells])
     return out
