@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pipeline.blocks import Context, block_of, context_of, furniture_block, table_block
-from pipeline.fragments import Fragment, fragments_of, frame_of
+from pipeline.blocks import Context, block_of, context_of, furniture_block, picture_block, table_block
+from pipeline.fragments import Fragment, clean_box, fragments_of, frame_of
 from pipeline.furniture import find_furniture
 from pipeline.layout import Zone, ZoneKind, zones_of
 from pipeline.markdown import render_markdown, render_text
