@@ -217,8 +217,9 @@ def test_everything_that_came_in_is_accounted_for(request: pytest.FixtureRequest
     run = request.getfixturevalue(run_name)
     assert set(run.documents) == {row.file for row in run.rows}
     counts = run.status["counts"]
-    accounted = ("done", "failed", "needs_password", "queued", "running", "skipped")
-    assert sum(counts.get(name, 0) for name in accounted) == len(run.rows)
+    accounted = ("done", "failed", "needs_password", "queued", "running", "missing")
+    assert sum(counts[name] for name in accounted) == counts["total"] == len(run.rows)
+    assert counts["total"] == counts["done"] + counts["failed"] + counts["skipped"] + counts["waiting"]
     assert counts["queued"] == counts["running"] == 0
     assert run.status["state"] != "running"
     # Status and summary tell the same story, file by file.

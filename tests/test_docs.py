@@ -1,0 +1,139 @@
+"""The documents say what the program does: every command has help and examples, every line shown exists."""
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import cogapp
+import pytest
+import typer
+
+from daemon.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+EVERYWHERE = {"--help", "-h", "--version", "--install-completion", "--show-completion"}
+
+
+def every_command() -> dict[str, Any]:
+    """`bench pages` → its command object, and so on."""
+    found: dict[str, Any] = {}
+
+    def walk(prefix: str, group: Any) -> None:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                walk(f"{prefix}{name} ", command)
+            else:
+                found[prefix + name] = command
+
+    walk("", typer.main.get_command(app))
+    return found
+
+
+COMMANDS = every_command()
+OPTIONS = [
+    pytest.param(name, parameter, id=f"{name} {parameter.name}")
+    for name, command in COMMANDS.items()
+    for parameter in command.params
+]
+
+
+def test_every_command_the_project_promises_is_there() -> None:
+    promised = ["batch", "watch", "read", "status", "search", "show", "retry", "pause", "resume", "forget", "config"]
+    assert set(promised) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_has_help_with_examples_and_is_in_the_reference(name: str) -> None:
+    text = inspect.cleandoc(COMMANDS[name].help or "")
+    assert len(text.splitlines()[0]) < 70
+    assert "Example" in text and f"ocrd {name}" in text.partition("Example")[2]
+    assert f"### ocrd {name}\n" in REFERENCE
+
+
+@pytest.mark.parametrize(("name", "parameter"), OPTIONS)
+def test_option_has_help_and_is_in_the_reference(name: str, parameter: Any) -> None:
+    assert parameter.help
+    section = REFERENCE.partition(f"### ocrd {name}\n")[2].partition("\n### ")[0]
+    spellings = [parameter.metavar] if parameter.param_type_name == "argument" else parameter.opts
+    assert all(f"`{spelling}" in section for spelling in spellings)
+
+
+def test_reference_is_what_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    arguments = ["cog", "--check", "-I", "tools", "docs/reference.md"]
+    assert cogapp.Cog().main(arguments) == 0, "run: uv run cog -r -I tools docs/reference.md"
+
+
+def shell_lines(text: str) -> list[str]:
+    """What a reader is told to type: the `$` lines of console blocks, all lines of bash blocks."""
+    lines = []
+    for kind, body in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if kind == "console":
+            lines += [line[2:] for line in body.splitlines() if line.startswith("$ ")]
+        elif kind in ("bash", "sh"):
+            lines += [line for line in body.splitlines() if line and not line.startswith("#")]
+    return lines
+
+
+def ocrd_calls() -> list[Any]:
+    """Every call of `ocrd` that a document or a help text shows, as words."""
+    sources = [(path.name, shell_lines(path.read_text(encoding="utf-8"))) for path in PAGES]
+    helps = [line.strip() for command in COMMANDS.values() for line in (command.help or "").splitlines()]
+    sources.append(("help", [line for line in helps if re.match(r"(\w+=\S+ )?ocrd ", line)]))
+    calls = []
+    for where, lines in sources:
+        for line in lines:
+            words = shlex.split(re.sub(r"\s+\(.*\)$", "", line), comments=True)
+            if "|" in words:
+                words = words[: words.index("|")]
+            if "ocrd" in words and "tool" not in words:
+                calls.append(pytest.param(words[words.index("ocrd") + 1 :], id=f"{where}: {line[:60]}"))
+    return calls
+
+
+CALLS = ocrd_calls()
+
+
+def test_the_readme_shows_calls() -> None:
+    assert len([call for call in CALLS if str(call.id).startswith("README.md")]) > 8
+
+
+@pytest.mark.parametrize("words", CALLS)
+def test_call_shown_is_one_that_exists(words: list[str]) -> None:
+    if words[0] in EVERYWHERE:
+        return
+    name = words[0] if words[0] in COMMANDS else " ".join(words[:2])
+    assert name in COMMANDS
+    known = {option for parameter in COMMANDS[name].params for option in parameter.opts} | EVERYWHERE
+    given = words[: words.index("--")] if "--" in words else words
+    assert {word.partition("=")[0] for word in given if re.match(r"--?[a-z]", word)} <= known
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_tree_in_the_readme_names_what_is_there() -> None:
+    tree = re.search(r"^## .*tree.*?^```\w*\n(.*?)^```", README, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    assert tree is not None
+    names = [line.split()[0] for line in tree[1].splitlines() if line.strip()]
+    for name in names:
+        assert (ROOT / name).exists(), name
+    shown = {name.strip("/").split("/")[0] for name in names}
+    assert {"pipeline", "daemon", "storage", "tests", "launchd", "docs", "samples", "tools"} <= shown
+
+
+def test_the_commands_of_the_first_screen_are_those_ci_runs() -> None:
+    first_screen = "\n".join(README.splitlines()[:40])
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for command in ("uv run ocrd batch samples", "uv run pytest"):
+        assert f"\n{command}\n" in first_screen
+        assert f"\n{command}\n" in ci
