@@ -143,8 +143,11 @@ def _decide(logits: Any, banned: Banned, margins: bool) -> Decision:
     chosen = mx.argmax(logits, axis=-1)
     if not margins:
         return Decision(_ids(chosen))
-    best = mx.topk(logits.astype(mx.float32), 2, axis=-1)
-    gaps = mx.abs(best[:, 0] - best[:, 1])
+    # Two maxima beat a sort: a vocabulary is 150,000 wide.
+    rows = mx.arange(logits.shape[0])
+    best = logits.max(axis=-1)
+    logits[rows, chosen] = _FORBIDDEN
+    gaps = (best - logits.max(axis=-1)).astype(mx.float32)
     mx.eval(chosen, gaps)
     return Decision(_ids(chosen), tuple(float(gap) for gap in gaps.tolist()))
 

@@ -1,0 +1,202 @@
+"""One image through a model: prompt ▸ vision features ▸ prefill ▸ decode ▸ text, streamed as it is accepted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipeline.adapter import inputs as page_inputs
+from pipeline.adapter.loading import LoadedModel
+from pipeline.adapter.session import MlxSession
+from pipeline.decode import AdaptiveSchedule, DecodeOptions, FixedSchedule, Outcome, Schedule, Step, decode
+from pipeline.presets import Preset, Task
+from pipeline.prompts import Prompt
+from pipeline.proposers import registry
+from pipeline.proposers.lookup import NGramTable
+from pipeline.rules import NoRepeatNGram
+from pipeline.text_stream import TextStream
+from pipeline.vision import VisionEncoder
+from storage.errors import SettingsError
+from storage.records import StopReason
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+# Top-two logit margin under which a row of a block is decided again by a single row. float32 on a CPU: rows differ by
+# up to 7e-5 (measured on the five tiny checkpoints). Half precision on a GPU: 0.25 until the machine is calibrated.
+TAU_FLOAT32 = 1e-3
+TAU_HALF = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSettings:
+    """How to decode, whatever the page: `max_draft` 0 = adaptive; `verify` exact or fast."""
+
+    mode: str = registry.AUTO
+    max_draft: int = 0
+    max_tokens: int | None = None  # None: the preset's
+    verify: str = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text accepted in one pass, and which proposer drafted most of it ("model" = its own)."""
+
+    text: str
+    source: str
+    tokens: int
+    accepted: int
+
+
+@dataclass(slots=True)
+class ImageReading:
+    """What a model said about one image, and what it took."""
+
+    prompt: Prompt
+    text: str = ""
+    outcome: Outcome = field(default_factory=Outcome)
+    hit: bool = False  # the vision features came from the store
+    image_tokens: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)  # vision, prefill, decode
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the text ended."""
+        return self.outcome.stop_reason
+
+
+class ModelReader:
+    """A loaded model with its preset: reads images. Not thread-safe; one image at a time."""
+
+    def __init__(
+        self, loaded: LoadedModel, preset: Preset, encoder: VisionEncoder, settings: DecodeSettings
+    ) -> None:
+        registry.resolve(settings.mode)
+        self.loaded = loaded
+        self.preset = preset
+        self.encoder = encoder
+        self.settings = settings
+        self._rules = _rules(preset, loaded)
+
+    def prompt(self, task: Task) -> Prompt:
+        """The preset's prompt for a task. Raises: `SettingsError` where it has none."""
+        try:
+            return self.preset.prompts[task]
+        except KeyError:
+            known = ", ".join(self.preset.prompts)
+            raise SettingsError(f"{self.preset.name} knows no task {task}; it knows {known}") from None
+
+    def stream(
+        self,
+        image: Image.Image,
+        task: Task | None = None,
+        *,
+        table: NGramTable | None = None,
+        suffix: str = "",
+    ) -> Generator[Piece, None, ImageReading]:
+        """Read `image` (RGB), yielding text as it is accepted; the generator's return value is the whole reading.
+
+        `table`: token history of the document, extended by this reading. `suffix` follows the prompt (a region's box).
+        Closing the generator cancels between two passes. Raises: `EngineError`, `OutOfMemoryError`.
+        """
+        prompt = self.prompt(task or self.preset.task)
+        reading = ImageReading(prompt)
+        options = dict(self.preset.processor_options)
+        prepared = page_inputs.prepare(self.loaded, prompt.text + suffix, image, options)
+        encoded = self.encoder.encode(prepared, image, options)
+        reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
+        reading.seconds["vision"] = encoded.seconds
+        started = time.perf_counter()
+        session = MlxSession(
+            self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features)
+        )
+        proposer = registry.create(self.settings.mode, table if table is not None else NGramTable())
+        loop = decode(session, proposer, self._options(), self._schedule())
+        stream = TextStream(self.loaded.tokenizer)
+        while True:
+            try:
+                step = next(loop)
+            except StopIteration as end:
+                reading.outcome = end.value
+                break
+            if "prefill" not in reading.seconds:
+                reading.seconds["prefill"] = time.perf_counter() - started
+                started = time.perf_counter()
+            text = stream.push(step.ids)
+            reading.text += text
+            yield _piece(text, step)
+        reading.text = self._without_stop_string(reading.text + stream.flush())
+        reading.seconds["decode"] = time.perf_counter() - started
+        return reading
+
+    def read(
+        self,
+        image: Image.Image,
+        task: Task | None = None,
+        *,
+        table: NGramTable | None = None,
+        suffix: str = "",
+    ) -> ImageReading:
+        """`stream` to its end."""
+        pieces = self.stream(image, task, table=table, suffix=suffix)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                reading: ImageReading = end.value
+                return reading
+
+    def _options(self) -> DecodeOptions:
+        return DecodeOptions(
+            max_tokens=self.settings.max_tokens or self.preset.max_tokens,
+            stop_ids=self.loaded.stop_ids,
+            rules=self._rules,
+            watch=self._stop_string_watch(),
+            tau=self._tau(),
+        )
+
+    def _tau(self) -> float:
+        if self.settings.verify == "fast":
+            return 0.0
+        return TAU_FLOAT32 if self.loaded.dtype.startswith("float32") else TAU_HALF
+
+    def _schedule(self) -> Schedule:
+        if self.settings.mode == "none":
+            return FixedSchedule(0)
+        return FixedSchedule(self.settings.max_draft) if self.settings.max_draft else AdaptiveSchedule()
+
+    def _stop_string_watch(self) -> Callable[[int], StopReason | None] | None:
+        """Ends the text at the token that completes a stop string, whatever block it came in."""
+        strings = self.preset.stop_strings
+        if not strings:
+            return None
+        stream = TextStream(self.loaded.tokenizer)
+        longest = max(len(s) for s in strings)
+        tail = ""
+
+        def watch(token: int) -> StopReason | None:
+            nonlocal tail
+            new = stream.push([token])
+            tail = (tail + new)[-(longest + len(new)) :]
+            return StopReason.COMPLETE if any(s in tail for s in strings) else None
+
+        return watch
+
+    def _without_stop_string(self, text: str) -> str:
+        cuts = [at for s in self.preset.stop_strings if (at := text.find(s)) >= 0]
+        return text[: min(cuts)] if cuts else text
+
+
+def _rules(preset: Preset, loaded: LoadedModel) -> tuple[NoRepeatNGram, ...]:
+    ban = preset.ngram_ban
+    if ban is None:
+        return ()
+    ids = {i for token in ban.exempt for i in loaded.tokenizer.encode(token, add_special_tokens=False)}
+    return (NoRepeatNGram(ban.size, ban.window, frozenset(ids)),)
+
+
+def _piece(text: str, step: Step) -> Piece:
+    source = step.source if step.accepted * 2 >= len(step.ids) else "model"
+    return Piece(text, source, len(step.ids), step.accepted)
