@@ -130,7 +130,8 @@ def _attach(conn: sqlite3.Connection, file: sqlite3.Row, document_id: int) -> No
     """Let the file carry the document; sidecars are due at once where it has been read."""
     conn.execute(
         "UPDATE files SET state = 'linked', document_id = ?, lease_owner = NULL, lease_expires = NULL, attempts = 0,"
-        " suspect = 0, not_before = 0, error_code = NULL, error_message = NULL, remedy = NULL WHERE id = ?",
+        " suspect = 0, not_before = 0, deferrals = 0, error_code = NULL, error_message = NULL, remedy = NULL"
+        " WHERE id = ?",
         (document_id, file["id"]),
     )
     conn.execute(
@@ -145,7 +146,7 @@ def _outcome(
 ) -> LinkOutcome:
     """Settle the relations to other files and documents, and name what happened."""
     old = file["document_id"]
-    renamed = old is None and known and _take_over(conn, file, document_id)
+    renamed = known and old != document_id and _take_over(conn, file, document_id)
     conn.execute("UPDATE documents SET superseded_by = NULL WHERE id = ?", (document_id,))
     if old not in (None, document_id):
         _supersede(conn, old, document_id)
@@ -170,7 +171,6 @@ def _supersede(conn: sqlite3.Connection, old: int, new: int) -> None:
     conn.execute("UPDATE documents SET superseded_by = ? WHERE superseded_by = ?", (new, old))
     conn.execute("UPDATE documents SET superseded_by = ?, parked = 1 WHERE id = ?", (new, old))
     documents.revoke(conn, [old])
-    conn.execute("UPDATE documents SET superseded_by = NULL WHERE id = ?", (new,))
     conn.execute(
         "DELETE FROM documents WHERE superseded_by = ? AND (pages_done = 0"
         " OR EXISTS (SELECT 1 FROM documents AS successor WHERE successor.id = ? AND successor.state = 'done'))",

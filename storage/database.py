@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage.errors import AccessError, DatabaseError, DiskFullError, OcrdError, StorageError
+from storage.errors import AccessError, DatabaseError, DiskFullError, OcrdError, StorageError, from_os_error
 
 # Names of the steps in storage.migrations, known here so that nothing is imported to see that none is pending.
 STEPS = ("schema", "full_text")
@@ -28,13 +28,13 @@ def open_database(path: Path) -> sqlite3.Connection:
     """The database at `path` for reading and writing; made, or brought up to date, where that is needed.
 
     A new folder gets mode 0700, a new file 0600. Transactions are explicit: see `transaction`.
-    Raises: `DatabaseError` when the file is damaged, foreign or of a newer ocrd, `AccessError`, `DiskFullError`.
+    Raises: `DatabaseError` when the file is damaged, foreign or of a newer ocrd, or a `StorageError`.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise AccessError(f"cannot open the database: {error.strerror}", file=path) from error
+        raise from_os_error(error, file=path) from error
     with _explained(path):
         conn = _connect(path.absolute().as_uri())
         try:
@@ -42,7 +42,7 @@ def open_database(path: Path) -> sqlite3.Connection:
             conn.execute("PRAGMA synchronous = FULL")
             conn.execute(
                 "PRAGMA checkpoint_fullfsync = ON"
-            )  # macOS: what is checkpointed has left the drive's cache
+            )  # macOS: a checkpoint leaves the drive's cache too
             conn.execute("PRAGMA foreign_keys = ON")
             if _pending(conn, path):
                 _migrate(conn, path)

@@ -2,8 +2,8 @@
 
 Order, for whoever asks in this order: sidecars that are due, then files to take in, then pages. Among documents the
 smaller size class goes first, so that a letter overtakes page 400 of a book; every eighth claim serves the document
-that waits longest, so that the book ends too. What follows when a job fails is in `storage.setbacks`, part of this
-interface.
+that waits longest, so that the book ends too. What follows when a job fails (`storage.setbacks`) or its
+worker dies (`storage.recovery`) is part of this interface.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sqlite3
 
 from storage.control import Pause, pause, pause_reason, paused, resume
 from storage.database import transaction
-from storage.setbacks import Recovered, defer, fail_intake, fail_page, fail_publish, recover
+from storage.recovery import Recovered, recover
+from storage.setbacks import defer, fail_intake, fail_page, fail_publish
 from storage.work import IntakeJob, PageJob, PublishJob
 
 __all__ = [
@@ -258,6 +259,7 @@ def next_due(conn: sqlite3.Connection) -> float | None:
         "SELECT min(due) FROM ("
         " SELECT min(not_before) AS due FROM documents WHERE not_before > 0"
         " UNION ALL SELECT min(not_before) FROM files WHERE state = 'intake' AND lease_owner IS NULL"
+        " AND not_before < 1e17"
         " UNION ALL SELECT min(publish_after) FROM files WHERE publish_after IS NOT NULL AND lease_owner IS NULL)"
     ).fetchone()
     return None if row[0] is None else float(row[0])

@@ -151,17 +151,13 @@ def register(conn: sqlite3.Connection, files: Iterable[SeenFile], now: float) ->
     while chunk := list(islice(remaining, _CHUNK)):
         with transaction(conn):
             known = _known(conn, chunk)
-            fresh = [file for file in chunk if file.path not in known and not _is_respelling(conn, file)]
-            touched = [file for file in chunk if file.path in known]
-            altered = [
-                f
-                for f in touched
-                if (f.size, f.mtime_ns) != (known[f.path]["size"], known[f.path]["mtime_ns"])
-            ]
+            fresh = [f for f in chunk if f.path not in known and not _is_respelling(conn, f)]
+            seen = [(f, known[f.path]) for f in chunk if f.path in known]
+            altered = [(f, row) for f, row in seen if (f.size, f.mtime_ns) != (row["size"], row["mtime_ns"])]
+            same = [(f, row) for f, row in seen if (f.size, f.mtime_ns) == (row["size"], row["mtime_ns"])]
             _insert(conn, fresh, now)
-            _reread(conn, [(file, known[file.path]) for file in altered], now)
-            same = [file for file in touched if file not in altered]
-            _touch(conn, [(file, known[file.path]) for file in same], now)
+            _reread(conn, altered, now)
+            _touch(conn, same, now)
         new += len(fresh)
         changed += len(altered)
         unchanged += len(chunk) - len(fresh) - len(altered)
@@ -217,6 +213,7 @@ def _reread(conn: sqlite3.Connection, files: list[tuple[SeenFile, sqlite3.Row]],
         return
     conn.executemany(
         "UPDATE files SET size = ?, mtime_ns = ?, state = 'intake', attempts = 0, suspect = 0, not_before = 0,"
+        " deferrals = 0,"
         " lease_owner = NULL, lease_expires = NULL, error_code = NULL, error_message = NULL, remedy = NULL,"
         " sidecar_state = 'none', publish_after = NULL, missing_since = NULL, last_seen = ?,"
         " root_id = COALESCE(?, root_id), out_dir_bytes = ?, base_bytes = ? WHERE id = ?",

@@ -70,7 +70,10 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
     """Save a page, in one transaction with its job; the last page of a document settles it.
 
     Returns False, with nothing written, if the lease was lost.
+    Raises: `DiskFullError` and other `StorageError`s of the database, with nothing written; `ValueError`.
     """
+    if reading.page != job.page:
+        raise ValueError(f"page {reading.page} is no reading of page {job.page}")
     blocks = [_block_values(position, block) for position, block in enumerate(reading.blocks)]
     values = _page_values(job.document_id, reading, now)
     grams = _grams(_clean(reading.text))

@@ -1,35 +1,27 @@
 """What follows when a job fails, is put off, or loses its worker.
 
 The kind of fault decides. Transient: later, nothing counted. Final: failed at once. A bug: an attempt counted, failed
-once they are spent. A dead worker's only job is blamed for it; if it had several, none is, and each is next done alone.
+once they are spent. (A worker that dies instead: `storage.recovery`.)
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from storage import documents
 from storage.control import DISK_FULL, note_pause
 from storage.database import transaction
-from storage.errors import DiskFullError, Fault, OcrdError, VanishedError, WorkerLostError
+from storage.errors import DiskFullError, Fault, OcrdError, VanishedError
 from storage.work import IntakeJob, PageJob, PublishJob
 
 MAX_ATTEMPTS = 3
 FIRST_DELAY_S = 5.0
 LONGEST_DELAY_S = 600.0
-_FREE = "lease_owner = NULL, lease_expires = NULL"
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What was found in the hands of dead workers."""
-
-    pages: int = 0
-    files: int = 0
-    failed: int = 0  # of these, given up: their attempts are spent
-    suspects: int = 0  # of these, to be done alone next
+FREE = "lease_owner = NULL, lease_expires = NULL"
+_AFTER_FAILURE = (
+    "COALESCE((SELECT CASE stop_reason WHEN 'blank' THEN 'blank' ELSE 'done' END FROM pages"
+    " WHERE pages.document_id = page_jobs.document_id AND pages.page = page_jobs.page), 'failed')"
+)
 
 
 def back_off_s(times: int) -> float:
@@ -53,7 +45,7 @@ def fail_page(
         if not _holds_page(conn, owner, job):
             return
         spent = max_attempts if error.fault is Fault.FINAL else job.attempts + 1
-        _count_page(conn, job.document_id, job.page, spent, max_attempts, error, now)
+        count_page(conn, job.document_id, job.page, spent, max_attempts, error, now)
         documents.settle(conn, job.document_id, now)
 
 
@@ -72,7 +64,7 @@ def defer(
     with transaction(conn):
         column = "not_before" if isinstance(job, IntakeJob) else "publish_after"
         conn.execute(
-            f"UPDATE files SET {column} = ?, {_FREE}, error_code = ?, error_message = ?, remedy = ?"
+            f"UPDATE files SET {column} = ?, {FREE}, error_code = ?, error_message = ?, remedy = ?"
             " WHERE id = ? AND lease_owner = ?",
             (now + delay_s, error.code, error.message, error.remedy, job.file_id, owner),
         )
@@ -85,7 +77,7 @@ def _put_off_page(
         if not _holds_page(conn, owner, job):
             return
         conn.execute(
-            f"UPDATE page_jobs SET state = 'pending', {_FREE} WHERE document_id = ? AND page = ?",
+            f"UPDATE page_jobs SET state = 'pending', {FREE} WHERE document_id = ? AND page = ?",
             (job.document_id, job.page),
         )
         if isinstance(error, DiskFullError) and delay_s is None:
@@ -116,7 +108,7 @@ def _holds_page(conn: sqlite3.Connection, owner: str, job: PageJob) -> bool:
     return row is not None
 
 
-def _count_page(
+def count_page(
     conn: sqlite3.Connection,
     document_id: int,
     page: int,
@@ -125,13 +117,13 @@ def _count_page(
     error: OcrdError,
     now: float,
 ) -> bool:
-    """Count an attempt; whether the page failed for good."""
+    """Count an attempt; whether the page failed for good. An earlier reading of it stands all the same."""
     failed = spent >= max_attempts
+    state = _AFTER_FAILURE if failed else "'pending'"
     conn.execute(
-        f"UPDATE page_jobs SET state = ?, attempts = attempts + 1, {_FREE}, error_code = ?, error_message = ?,"
-        " remedy = ?, finished_at = ? WHERE document_id = ? AND page = ?",
+        f"UPDATE page_jobs SET state = {state}, attempts = attempts + 1, {FREE},"
+        " error_code = ?, error_message = ?, remedy = ?, finished_at = ? WHERE document_id = ? AND page = ?",
         (
-            "failed" if failed else "pending",
             error.code,
             error.message,
             error.remedy,
@@ -178,26 +170,28 @@ def fail_intake(
             _put_off_intake(conn, file, error, now)
         else:
             spent = max_attempts if error.fault is Fault.FINAL else file["attempts"] + 1
-            _count_intake(conn, file["id"], spent, max_attempts, error)
+            count_intake(conn, file["id"], spent, max_attempts, error)
 
 
 def _put_off_intake(conn: sqlite3.Connection, file: sqlite3.Row, error: OcrdError, now: float) -> None:
     if isinstance(error, DiskFullError):
+        conn.execute(f"UPDATE files SET {FREE} WHERE id = ?", (file["id"],))
         note_pause(conn, str(error), kind=DISK_FULL, path=_text(error.file), now=now)
-    waited = max(0.0, file["not_before"] - file["last_seen"])  # grows with each time it is put off
-    delay = min(LONGEST_DELAY_S, max(FIRST_DELAY_S, 2 * waited))
+        return
     conn.execute(
-        f"UPDATE files SET not_before = ?, {_FREE}, error_code = ?, error_message = ?, remedy = ? WHERE id = ?",
-        (now + delay, error.code, error.message, error.remedy, file["id"]),
+        f"UPDATE files SET not_before = ?, deferrals = deferrals + 1, {FREE}, error_code = ?, error_message = ?,"
+        " remedy = ? WHERE id = ?",
+        (now + back_off_s(file["deferrals"]), error.code, error.message, error.remedy, file["id"]),
     )
 
 
-def _count_intake(
+def count_intake(
     conn: sqlite3.Connection, file_id: int, spent: int, max_attempts: int, error: OcrdError
 ) -> bool:
+    """Count an attempt at taking in a file; whether it failed for good."""
     failed = spent >= max_attempts
     conn.execute(
-        f"UPDATE files SET state = ?, attempts = attempts + 1, {_FREE}, error_code = ?, error_message = ?, remedy = ?"
+        f"UPDATE files SET state = ?, attempts = attempts + 1, {FREE}, error_code = ?, error_message = ?, remedy = ?"
         " WHERE id = ?",
         ("failed" if failed else "intake", error.code, error.message, error.remedy, file_id),
     )
@@ -222,7 +216,7 @@ def fail_publish(
         attempts = row["sidecar_attempts"] + 1
         again = error.fault is Fault.TRANSIENT or (error.fault is Fault.BUG and attempts < max_attempts)
         conn.execute(
-            f"UPDATE files SET sidecar_state = 'failed', sidecar_attempts = ?, publish_after = ?, {_FREE},"
+            f"UPDATE files SET sidecar_state = 'failed', sidecar_attempts = ?, publish_after = ?, {FREE},"
             " error_code = ?, error_message = ?, remedy = ? WHERE id = ?",
             (
                 attempts,
@@ -233,83 +227,3 @@ def fail_publish(
                 job.file_id,
             ),
         )
-
-
-def recover(
-    conn: sqlite3.Connection, now: float, is_alive: Callable[[str], bool], *, max_attempts: int = MAX_ATTEMPTS
-) -> Recovered:
-    """Take back what dead workers hold, and what nobody has kept a lease on.
-
-    One job in flight: it is blamed, and fails as "crash" once its attempts are spent. Several: each is next done alone.
-    """
-    owners = [
-        row[0]
-        for row in conn.execute(
-            "SELECT DISTINCT lease_owner FROM page_jobs WHERE state = 'leased'"
-            " UNION SELECT DISTINCT lease_owner FROM files WHERE lease_owner IS NOT NULL"
-        )
-    ]
-    dead = {
-        owner for owner in owners if not is_alive(owner)
-    }  # asked outside the transaction: it may take time
-    total = Recovered()
-    for owner in owners:
-        with transaction(conn):
-            total = _sum(total, _recover_owner(conn, owner, now, owner in dead, max_attempts))
-    return total
-
-
-def _sum(a: Recovered, b: Recovered) -> Recovered:
-    return Recovered(a.pages + b.pages, a.files + b.files, a.failed + b.failed, a.suspects + b.suspects)
-
-
-def _recover_owner(
-    conn: sqlite3.Connection, owner: str, now: float, dead: bool, max_attempts: int
-) -> Recovered:
-    limit = float("inf") if dead else now
-    pages = conn.execute(
-        "SELECT document_id, page, attempts FROM page_jobs WHERE state = 'leased' AND lease_owner = ?"
-        " AND lease_expires < ?",
-        (owner, limit),
-    ).fetchall()
-    files = conn.execute(
-        "SELECT id, state, attempts, sidecar_attempts FROM files WHERE lease_owner = ? AND lease_expires < ?",
-        (owner, limit),
-    ).fetchall()
-    certain = len(pages) + len(files) == 1
-    lost = WorkerLostError("the worker died or hung")
-    failed = 0
-    for row in pages:
-        if certain:
-            failed += _count_page(
-                conn, row["document_id"], row["page"], row["attempts"] + 1, max_attempts, lost, now
-            )
-        else:
-            conn.execute(
-                f"UPDATE page_jobs SET state = 'pending', suspect = 1, {_FREE} WHERE document_id = ? AND page = ?",
-                (row["document_id"], row["page"]),
-            )
-        documents.settle(conn, row["document_id"], now)
-    for row in files:
-        failed += _recover_file(conn, row, certain, max_attempts, lost)
-    suspects = 0 if certain else len(pages) + len(files)
-    return Recovered(len(pages), len(files), failed, suspects)
-
-
-def _recover_file(
-    conn: sqlite3.Connection, file: sqlite3.Row, certain: bool, max_attempts: int, lost: OcrdError
-) -> bool:
-    if file["state"] == "intake":
-        if certain:
-            conn.execute("UPDATE files SET suspect = 1 WHERE id = ?", (file["id"],))
-            return _count_intake(conn, file["id"], file["attempts"] + 1, max_attempts, lost)
-        conn.execute(f"UPDATE files SET suspect = 1, {_FREE} WHERE id = ?", (file["id"],))
-        return False
-    spent = certain and file["sidecar_attempts"] + 1 >= max_attempts
-    conn.execute(
-        f"UPDATE files SET {_FREE}, sidecar_attempts = sidecar_attempts + ?,"
-        " sidecar_state = CASE WHEN ? THEN 'failed' ELSE sidecar_state END,"
-        " publish_after = CASE WHEN ? THEN NULL ELSE publish_after END WHERE id = ?",
-        (int(certain), spent, spent, file["id"]),
-    )
-    return spent

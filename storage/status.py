@@ -148,37 +148,48 @@ def _eta(conn: sqlite3.Connection, rate: float) -> float | None:
     return round(float(row[0]) * 60.0 / rate, 1) if rate > 0 else None
 
 
+# The flags save a look for warnings and attempts where there are none, which is nearly everywhere.
 _COLUMNS = (
-    "SELECT file_status.id, file_status.path, file_status.state, files.attempts,"
-    " files.sidecar_attempts, documents.id AS document_id, documents.pages, documents.pages_done,"
-    " documents.pages_failed, documents.warnings, files.error_code AS file_code, files.error_message AS file_message,"
-    " files.remedy AS file_remedy, documents.error_code, documents.error_message, documents.remedy,"
-    " files.markdown_path, files.json_path, files.sidecar_note, documents.title, documents.media_type,"
-    " documents.finished_at FROM file_status JOIN files USING (id)"
-    " LEFT JOIN documents ON documents.id = file_status.document_id"
+    "file_status.*, EXISTS (SELECT 1 FROM pages WHERE pages.document_id = file_status.document_id"
+    " AND pages.warnings <> '[]') AS warned,"
+    " EXISTS (SELECT 1 FROM page_jobs WHERE page_jobs.document_id = file_status.document_id"
+    " AND page_jobs.error_code IS NOT NULL) AS erred,"
+    " COALESCE((SELECT max(page_jobs.attempts) FROM page_jobs WHERE page_jobs.document_id = file_status.document_id"
+    " AND page_jobs.attempts > 0), 0) AS page_attempts"
+)
+_NOT_DONE = (
+    f"SELECT {_COLUMNS} FROM file_status WHERE file_status.state <> 'done' AND id IN ("
+    # word for word as in the partial index
+    "SELECT id FROM files WHERE state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL"
+    " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password')) ORDER BY id"
+)
+_DONE = (
+    f"SELECT {_COLUMNS} FROM (SELECT id, finished_at FROM documents WHERE state = 'done'"
+    " ORDER BY finished_at DESC LIMIT :documents) AS latest"
+    " CROSS JOIN files ON files.document_id = latest.id CROSS JOIN file_status ON file_status.id = files.id"
+    " WHERE file_status.state = 'done' ORDER BY latest.finished_at DESC, file_status.id LIMIT :files"
 )
 
 
 def iter_documents(conn: sqlite3.Connection, *, all_documents: bool = False) -> Iterator[dict[str, Any]]:
     """One entry per path: all that are not done, then those done, the latest first."""
-    for row in conn.execute(f"{_COLUMNS} WHERE file_status.state <> 'done' ORDER BY file_status.id"):
+    for row in conn.execute(_NOT_DONE):
         yield _entry(conn, row)
-    limit = -1 if all_documents else DONE_SHOWN
-    for row in conn.execute(
-        f"{_COLUMNS} WHERE file_status.state = 'done' ORDER BY documents.finished_at DESC, file_status.id DESC LIMIT ?",
-        (limit,),
-    ):
+    # Some of the latest documents may have no file that is done (missing, sidecars due): look at a few more.
+    limits = (
+        {"documents": -1, "files": -1}
+        if all_documents
+        else {"documents": 4 * DONE_SHOWN, "files": DONE_SHOWN}
+    )
+    for row in conn.execute(_DONE, limits):
         yield _entry(conn, row)
 
 
 def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
     error = None
-    for prefix in ("file_", "error_"):
-        code = row[f"{prefix}code"]
-        if code is not None:
-            remedy = row["file_remedy" if prefix == "file_" else "remedy"]
-            error = {"code": code, "message": row[f"{prefix}message"], "remedy": remedy}
-            break
+    if row["error_code"] is not None:
+        error = {"code": row["error_code"], "message": row["error_message"], "remedy": row["remedy"]}
     return {
         "path": row["path"],
         "state": row["state"],
@@ -186,9 +197,9 @@ def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
         "pages": row["pages"],
         "pages_done": row["pages_done"] or 0,
         "pages_failed": row["pages_failed"] or 0,
-        "attempts": _attempts(conn, row),
+        "attempts": max(row["attempts"], row["sidecar_attempts"], row["page_attempts"]),
         "error": error,
-        "warnings": [] if row["document_id"] is None else _warnings(conn, row),
+        "warnings": list(_warnings(conn, row)),
         "markdown": row["markdown_path"],
         "json": row["json_path"],
         "note": row["sidecar_note"],
@@ -196,39 +207,29 @@ def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def _attempts(conn: sqlite3.Connection, row: sqlite3.Row) -> int:
-    """The most attempts spent in vain: on a page, on opening it, or on its sidecars."""
-    tried = conn.execute(
-        "SELECT max(attempts) FROM page_jobs WHERE document_id = ? AND attempts > 0", (row["document_id"],)
-    ).fetchone()
-    return max(int(row["attempts"]), int(row["sidecar_attempts"]), int(tried[0] or 0))
-
-
-def _warnings(conn: sqlite3.Connection, row: sqlite3.Row) -> list[dict[str, Any]]:
-    found = [
-        {"code": w["code"], "page": None, "message": w.get("message", "")}
-        for w in json.loads(row["warnings"])
-    ]
-    for page in conn.execute(
-        "SELECT page, warnings FROM pages WHERE document_id = ? AND warnings <> '[]' ORDER BY page",
-        (row["document_id"],),
-    ):
-        found += [
-            {"code": w["code"], "page": page["page"], "message": w.get("message", "")}
-            for w in json.loads(page["warnings"])
-        ]
-    if row["pages_failed"]:
-        for page in conn.execute(
-            "SELECT page, error_code, error_message FROM page_jobs WHERE document_id = ? AND state = 'failed'"
-            " ORDER BY page",
+def _warnings(conn: sqlite3.Connection, row: sqlite3.Row) -> Iterator[dict[str, Any]]:
+    """What to know about the file as a whole (page None), then about its pages in order."""
+    for warning in json.loads(row["warnings"] or "[]"):
+        yield {"code": warning["code"], "page": None, "message": warning.get("message", "")}
+    if row["warned"]:
+        pages = conn.execute(
+            "SELECT page, warnings FROM pages WHERE document_id = ? AND warnings <> '[]' ORDER BY page",
             (row["document_id"],),
-        ):
-            found.append(
-                {
-                    "code": "page_failed",
-                    "page": page["page"],
-                    "message": page["error_message"],
-                    "error": page["error_code"],
-                }
-            )
-    return found
+        )
+        for page in pages:
+            for warning in json.loads(page["warnings"]):
+                yield {"code": warning["code"], "page": page["page"], "message": warning.get("message", "")}
+    if row["erred"]:
+        yield from _page_errors(conn, row["document_id"])
+
+
+def _page_errors(conn: sqlite3.Connection, document_id: int) -> Iterator[dict[str, Any]]:
+    """Pages that failed, and pages whose second reading failed, so that the first one stands."""
+    rows = conn.execute(
+        "SELECT page, state, error_code, error_message FROM page_jobs WHERE document_id = ? AND error_code IS NOT NULL"
+        " AND state IN ('failed', 'done', 'blank') ORDER BY page",
+        (document_id,),
+    )
+    for row in rows:
+        code = "page_failed" if row["state"] == "failed" else "reread_failed"
+        yield {"code": code, "page": row["page"], "message": row["error_message"], "error": row["error_code"]}
