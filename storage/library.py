@@ -1,7 +1,7 @@
 """Which files there are: roots, paths seen, moved, missing, forgotten, found by name.
 
-What the content of a file makes of it (`link`) is in `storage.content`, and trying again in `storage.again`; both
-are part of this module's interface.
+Watched folders (`storage.roots`), what the content of a file makes of it (`link`, in `storage.content`) and trying again
+(`storage.again`) are part of this module's interface.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from storage import documents
 from storage.again import retry
 from storage.content import LinkOutcome, link
 from storage.database import transaction
+from storage.names import display_path, name_key
+from storage.roots import add_root, set_root_state, set_root_watch
 
 __all__ = [
     "FileRow",
@@ -40,7 +42,6 @@ __all__ = [
 ]
 
 _CHUNK = 1000  # files a transaction: short enough that claims never wait long
-_FAR = 1e18  # "not before" of what waits for its root to return
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,70 +75,6 @@ class FileRow:
     state: str  # queued | running | done | failed | needs_password | missing
     markdown_path: str | None
     json_path: str | None
-
-
-def display_path(path: bytes) -> str:
-    """The path as text for people and for SQLite: bytes that are no UTF-8 as `\\xNN`."""
-    return path.decode("utf-8", "backslashreplace")
-
-
-def name_key(name: bytes) -> str:
-    """What a file's name is found by: the last part, composed (NFC and NFD are one), widths and case folded."""
-    return unicodedata.normalize(
-        "NFKC", unicodedata.normalize("NFKC", display_path(name.rpartition(b"/")[2])).casefold()
-    )
-
-
-def add_root(
-    conn: sqlite3.Connection, path: bytes, *, recursive: bool = True, mode: str = "native", now: float
-) -> int:
-    """The id of the watched folder, added or updated; `mode` is "native" or "polling"."""
-    with transaction(conn):
-        row = conn.execute(
-            "INSERT INTO roots (path, path_bytes, recursive, watched, mode, scanned_at) VALUES (?, ?, ?, 1, ?, ?)"
-            " ON CONFLICT(path_bytes) DO UPDATE SET recursive = excluded.recursive, mode = excluded.mode, watched = 1"
-            " RETURNING id",
-            (display_path(path), path, recursive, mode, now),
-        ).fetchone()
-    return int(row["id"])
-
-
-def set_root_state(conn: sqlite3.Connection, root_id: int, state: str, message: str | None = None) -> None:
-    """Note that a root is "ok" or "gone". What lies under a root that is gone waits for it; nothing goes missing."""
-    with transaction(conn):
-        before = conn.execute("SELECT state FROM roots WHERE id = ?", (root_id,)).fetchone()
-        conn.execute("UPDATE roots SET state = ?, message = ? WHERE id = ?", (state, message, root_id))
-        if before is None or (before["state"] == "gone") == (state == "gone"):
-            return
-        conn.execute(
-            "UPDATE files SET not_before = ? WHERE root_id = ? AND state = 'intake'",
-            (_FAR if state == "gone" else 0, root_id),
-        )
-        documents.repark(conn, _open_documents(conn, root_id))
-
-
-def set_root_watch(
-    conn: sqlite3.Connection,
-    root_id: int,
-    *,
-    mode: str | None = None,
-    watched: bool = True,
-    scanned_at: float | None = None,
-) -> None:
-    """Note how a root is watched ("native" or "polling"), whether at all, and when it was last scanned as a whole."""
-    conn.execute(
-        "UPDATE roots SET mode = coalesce(?, mode), watched = ?, scanned_at = coalesce(?, scanned_at) WHERE id = ?",
-        (mode, watched, scanned_at, root_id),
-    )
-
-
-def _open_documents(conn: sqlite3.Connection, root_id: int) -> list[int]:
-    rows = conn.execute(
-        "SELECT DISTINCT document_id FROM files JOIN documents ON documents.id = document_id"
-        " WHERE root_id = ? AND documents.pages_pending > 0",
-        (root_id,),
-    )
-    return [row[0] for row in rows]
 
 
 def register(conn: sqlite3.Connection, files: Iterable[SeenFile], now: float) -> Registered:

@@ -21,6 +21,7 @@ CREATE TABLE roots (
   mode TEXT NOT NULL DEFAULT 'native',-- native | polling
   state TEXT NOT NULL DEFAULT 'ok',   -- ok | gone
   message TEXT,
+  added_at REAL NOT NULL,
   scanned_at REAL
 );
 CREATE TABLE documents (              -- one per content, whatever its names
