@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pipeline.fragments import Fragment
 from storage.records import Box, Category
 
-_MARGIN = 0.12  # of the page's height: what lies further in is text
+# Of the page's height: what lies further in is text. A lone number may stand well above the edge, as TeX sets it.
+_MARGIN = 0.12
+_NUMBER_MARGIN = 0.25
 _ROMAN = r"[ivxlc]{1,7}|[IVXLC]{1,7}"
 _OF = r"(?:of|/|von|de|sur|di|van|из|\|)"
 _NUMBER = re.compile(
@@ -80,13 +82,13 @@ def _outer_group(
             return 0
         group = [items[at] for band in bands[:count] for at in band]
         inner = [items[at] for at in bands[count]]
-        if not _in_margin(group, height, top) or any(item.size > 1.2 * em for item in group):
+        number = count == 1 and all(is_page_number(item.line.text) for item in group)
+        if not _in_margin(group, height, top, _NUMBER_MARGIN if number else _MARGIN):
             return 0
-        gap = (
-            min(i.t for i in inner) - max(g.b for g in group)
-            if top
-            else min(g.t for g in group) - max(i.b for i in inner)
-        )
+        if any(item.size > 1.2 * em for item in group):
+            return 0
+        upper, lower = (group, inner) if top else (inner, group)
+        gap = min(item.t for item in lower) - max(item.b for item in upper)
         if _ruled_off(group, inner, rules, items, top):
             return count
         if gap >= 0.8 * em and count == 1 and _looks_like_furniture(group, em, gap, top):
@@ -94,10 +96,10 @@ def _outer_group(
     return 0
 
 
-def _in_margin(group: Sequence[Fragment], height: float, top: bool) -> bool:
+def _in_margin(group: Sequence[Fragment], height: float, top: bool, margin: float) -> bool:
     if top:
-        return max(item.b for item in group) <= _MARGIN * height
-    return min(item.t for item in group) >= (1 - _MARGIN) * height
+        return max(item.b for item in group) <= margin * height
+    return min(item.t for item in group) >= (1 - margin) * height
 
 
 def _looks_like_furniture(row: Sequence[Fragment], em: float, gap: float, top: bool) -> bool:

@@ -213,9 +213,10 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
     if left_prose and right_prose:
         return None
     few, many = sorted((left, right), key=len)
-    mids = sorted(item.mid for item in many)
-    aligned = [item.mid for item in few if _has_near(mids, item.mid, 0.5 * em)]
-    if len(aligned) < 0.6 * len(few) or _distinct(aligned, 0.6 * em) < _MIN_ROWS:
+    aligned = _aligned(few, many, em)
+    if len(aligned) < (0.8 if left_prose or right_prose else 0.6) * len(few):
+        return None
+    if _distinct(aligned, 0.6 * em) < _MIN_ROWS:
         return None
     if left_prose or right_prose:
         marks = right if left_prose else left
@@ -230,6 +231,13 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
 
 def _is_numeric(items: Sequence[Fragment]) -> bool:
     return all(any(char.isdigit() for char in item.line.text) for item in items)
+
+
+def _aligned(few: Sequence[Fragment], many: Sequence[Fragment], em: float) -> list[float]:
+    """The centres of those of `few` that stand in one line with one of `many`."""
+    reach = 0.2 * em
+    mids, feet = sorted(item.mid for item in many), sorted(item.b for item in many)
+    return [item.mid for item in few if _has_near(mids, item.mid, reach) or _has_near(feet, item.b, reach)]
 
 
 def _distinct(values: list[float], reach: float) -> int:

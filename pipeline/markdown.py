@@ -33,8 +33,8 @@ def escape(text: str) -> str:
 
 
 def paragraph(lines: Sequence[str]) -> str:
-    """A paragraph; more than one line means the breaks are kept."""
-    return "\\\n".join(escape(line) for line in lines)
+    """A paragraph; more than one line means the breaks are kept (two spaces: what every renderer knows)."""
+    return "  \n".join(escape(line) for line in lines)
 
 
 def heading(text: str, level: int) -> str:

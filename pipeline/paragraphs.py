@@ -157,8 +157,8 @@ def _paragraphs(part: list[Row], ends: Sequence[bool], space: float, left: float
 def _is_ragged(part: Sequence[Row], ends: Sequence[bool]) -> bool:
     """Whether most lines break before they are full, as in a poem or an address."""
     pairs = len(part) - 1
-    if pairs < 1:
-        return False
+    if pairs < 1 or (part[-1].mid - part[0].mid) / pairs > 1.75 * part[0].size:
+        return False  # set so far apart, every line is a paragraph
     short = sum(1 for at in range(pairs) if ends[at] and not _goes_on(part[at], part[at + 1]))
     return short > 0.6 * pairs and (pairs > 1 or abs(part[0].l - part[1].l) < 0.3 * part[0].size)
 
