@@ -2,7 +2,8 @@
 
 Geometry: a `Box` is (left, top, right, bottom) in PDF points (1/72 inch), origin at the top left of the page
 *as displayed* (CropBox and /Rotate applied), so a box lies on what a viewer shows. For images, the size in
-points follows from the resolution stored in the file, 72 dpi at least (see `pipeline.source`).
+points follows from the resolution stored in the file where it is believable, else from 200 dpi (see
+`pipeline.image_source`).
 """
 
 from __future__ import annotations
