@@ -9,16 +9,19 @@ import ctypes
 import io
 import logging
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from pipeline import pdf_bytes
 from storage.errors import (
     CorruptError,
     NoPagesError,
     PasswordError,
     UnsupportedEncryptionError,
+    UnsupportedError,
     from_os_error,
 )
 from storage.records import DocumentInfo, PageWarning
@@ -38,6 +41,7 @@ class PdfPage:
 
     def __init__(self, page: Any, number: int, label: str | None, path: Path) -> None:
         self.pdf: Any = page
+        self.path = path
         self.number = number
         self.label = label
         self.width_pt, self.height_pt = (float(side) for side in page.get_size())
@@ -113,12 +117,12 @@ class PdfSource:
         import pypdfium2
         import pypdfium2.raw as pdfium
 
-        for password in ("", *passwords):
+        for password in _spellings(passwords):
             handle = self._load(password, header_at)
             if handle:
                 if pdfium.FPDF_GetPageCount(handle) < 1:
                     pdfium.FPDF_CloseDocument(handle)
-                    raise NoPagesError("the PDF has no pages", file=self._path)
+                    raise self._no_pages()
                 document = pypdfium2.PdfDocument(handle)
                 _init_forms(document)
                 return document
@@ -164,6 +168,16 @@ class PdfSource:
                 return from_os_error(error, file=self._path)
         return CorruptError("the PDF is damaged beyond repair", file=self._path)
 
+    def _no_pages(self) -> Exception:
+        """Why PDFium sees no page in a PDF it did open."""
+        try:
+            brotli = pdf_bytes.uses_brotli(self._path)
+        except OSError as error:
+            return from_os_error(error, file=self._path)
+        if brotli:
+            return UnsupportedError("the PDF is compressed with Brotli", file=self._path)
+        return NoPagesError("the PDF has no pages", file=self._path)
+
     def _describe(self) -> DocumentInfo:
         """What opening tells, from the document's own structures; no page is read for it."""
         import pypdfium2.raw as pdfium
@@ -176,7 +190,11 @@ class PdfSource:
             warnings.append(PageWarning("xfa", "a dynamic XFA form: its content is not on the pages"))
         attachments = self._attachments()
         if attachments:
-            warnings.append(PageWarning("attachments", f"{len(attachments)} embedded files are not read"))
+            warnings.append(
+                PageWarning("attachments", f"embedded files that are not read: {len(attachments)}")
+            )
+            if self._is_portfolio():
+                warnings.append(PageWarning("portfolio", "a portfolio: its content is in the attachments"))
         return DocumentInfo(
             media_type="application/pdf",
             pages=pages,
@@ -220,12 +238,27 @@ class PdfSource:
         )
         return labels if any(labels) else ()
 
+    def _is_portfolio(self) -> bool:
+        try:
+            return pdf_bytes.is_portfolio(self._path)
+        except OSError as error:
+            raise from_os_error(error, file=self._path) from error
+
     def _attachments(self) -> tuple[str, ...]:
         import pypdfium2.raw as pdfium
 
         count = min(pdfium.FPDFDoc_GetAttachmentCount(self._pdf), MAX_ATTACHMENTS)
         handles = (pdfium.FPDFDoc_GetAttachment(self._pdf, index) for index in range(count))
         return tuple(_text(pdfium.FPDFAttachment_GetName, handle) for handle in handles if handle)
+
+
+def _spellings(passwords: Sequence[str]) -> list[str]:
+    """The empty password, then each known one as given and in the normal forms writers of PDFs use, once each."""
+    forms = [
+        ("",),
+        *((text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFKC"))) for text in passwords),
+    ]
+    return list(dict.fromkeys(spelling for spellings in forms for spelling in spellings))
 
 
 def _text(function: Any, *arguments: Any) -> str:

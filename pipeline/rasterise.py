@@ -1,4 +1,4 @@
-"""A page to pixels: which resolution, within which budget, and the rendering itself."""
+"""A page to pixels: which resolution, within which budget, and the drawing of PDF pages."""
 
 from __future__ import annotations
 
@@ -14,78 +14,86 @@ if TYPE_CHECKING:
 
     from pipeline.source import SourcePage
 
-# A page shorter than this on its long side is rendered larger than asked for: text on a stamp-sized page is small.
+# A page shorter than this on its long side is drawn finer than asked for: what is printed on a stamp-sized page is
+# small. Engines are content from some 800 pixels on (measured on a 1.7-inch and a 3-inch page).
 MIN_LONG_SIDE_PX = 1400
-# No page is rendered finer than this for being small, unless it is one picture that has more.
-MAX_PAGE_DPI = 600.0
-MAX_ENLARGEMENT = 4.0  # of an image's own pixels: more adds nothing to see
+# No PDF page is drawn finer than this for being small: what needs more is no text.
+MAX_FINE_DPI = 600.0
+# Nor is a picture enlarged beyond this: interpolated pixels show nothing new.
+MAX_ENLARGEMENT = 4.0
+_NOTABLE = 0.98  # of the wanted resolution; less is worth a warning
 
 
 def rasterise(page: SourcePage, *, dpi: float, max_pixels: int) -> PageImage:
-    """`page` as pixels at `dpi`; finer where the page is tiny, coarser (with a warning) where `max_pixels` is short.
+    """`page` as pixels at `dpi`: finer where it is tiny, coarser (with warning `reduced_dpi`) beyond `max_pixels`.
 
-    Raises: `CorruptError` when the page cannot be drawn, `TooLargeError` when memory does not suffice.
+    Raises: `CorruptError` when the page cannot be drawn or decoded, `TooLargeError` when memory does not suffice.
     """
-    width, height, wanted = _size(page, dpi, max_pixels)
-    image = _render(page, width, height) if page.native_px is None else page.decode((width, height))
+    wanted = wanted_dpi(page, dpi)
+    width, height = fit(page.width_pt * wanted / 72, page.height_pt * wanted / 72, max_pixels)
+    image = _draw(page, width, height) if page.native_px is None else page.decode((width, height))
     used = 72 * math.sqrt(width * height / (page.width_pt * page.height_pt))
     warnings: tuple[PageWarning, ...] = ()
-    if used < wanted * 0.98 and page.native_px is None:
-        warnings = (PageWarning("reduced_dpi", f"read at {used:.0f} dpi: the page is {_inches(page)}"),)
+    if used < wanted * _NOTABLE and width * height > max_pixels * _NOTABLE**2:
+        warnings = (
+            PageWarning("reduced_dpi", f"read at {used:.0f} dpi instead of {wanted:.0f}: {_extent(page)}"),
+        )
     return PageImage(page.number, image, page.width_pt, page.height_pt, used, warnings)
 
 
-def _inches(page: SourcePage) -> str:
-    return f"{page.width_pt / 72:.0f} x {page.height_pt / 72:.0f} inches"
-
-
-def _size(page: SourcePage, dpi: float, max_pixels: int) -> tuple[int, int, float]:
-    """Width and height in pixels, and the resolution that was wanted."""
-    wanted = dpi
+def wanted_dpi(page: SourcePage, dpi: float) -> float:
+    """The resolution `page` is worth when `dpi` is asked for, before any budget."""
+    fine = MIN_LONG_SIDE_PX * 72 / max(page.width_pt, page.height_pt)
     if page.native_px is None:
-        long_in = max(page.width_pt, page.height_pt) / 72
-        wanted = max(dpi, min(MIN_LONG_SIDE_PX / long_in, MAX_PAGE_DPI))
-        width, height = page.width_pt * wanted / 72, page.height_pt * wanted / 72
-    else:
-        width, height = (float(side) for side in page.native_px)
-        if max(width, height) < MIN_LONG_SIDE_PX:
-            enlarge = min(MIN_LONG_SIDE_PX / max(width, height), MAX_ENLARGEMENT)
-            width, height = width * enlarge, height * enlarge
-    return (*fit(width, height, max_pixels), wanted)
+        return max(dpi, min(fine, MAX_FINE_DPI))
+    native = 72 * max(page.native_px[0] / page.width_pt, page.native_px[1] / page.height_pt)
+    return min(max(dpi, fine), native * MAX_ENLARGEMENT)
 
 
 def fit(width: float, height: float, max_pixels: int) -> tuple[int, int]:
-    """Whole pixels for a picture of `width` by `height`, scaled down to at most `max_pixels`; each side at least 1."""
-    shrink = min(1.0, math.sqrt(max_pixels / (width * height)))
-    columns = max(1, min(round(width * shrink), max_pixels))
-    rows = max(1, round(height * shrink))
-    if columns * rows > max_pixels:  # rounding up, or a side that cannot shrink below one pixel
-        rows = max(1, max_pixels // columns)
+    """Whole pixels for a picture of `width` by `height`, shrunk to at most `max_pixels` in all; no side below 1."""
+    shrink = min(1.0, math.sqrt(max_pixels / width / height))
+    columns, rows = (min(max(1, round(side * shrink)), max_pixels) for side in (width, height))
+    if columns * rows > max_pixels:  # by rounding up, or because one side could not shrink below 1
+        if columns > rows:
+            columns = max(1, max_pixels // rows)
+        else:
+            rows = max(1, max_pixels // columns)
     return columns, rows
 
 
-def _render(page: SourcePage, width: int, height: int) -> Image.Image:
-    """The PDF page drawn as a viewer would: annotations and filled form fields included."""
+def _extent(page: SourcePage) -> str:
+    if page.native_px is not None:
+        return f"the picture has {page.native_px[0]} x {page.native_px[1]} pixels"
+    return f"the page is {page.width_pt / 72:.0f} x {page.height_pt / 72:.0f} inches"
+
+
+def _draw(page: SourcePage, width: int, height: int) -> Image.Image:
+    """The PDF page as a viewer shows it: annotations and filled form fields included; RGB."""
     import pypdfium2
     import pypdfium2.raw as pdfium
 
-    source: Any = page.pdf
+    pdf_page: Any = page.pdf
+    bitmap = None
     try:
+        # BGR with the byte order turned round is RGB, and faster than the formats with a fourth byte.
         bitmap = pypdfium2.PdfBitmap.new_native(
-            width, height, format=pdfium.FPDFBitmap_BGRx, rev_byteorder=True
+            width, height, format=pdfium.FPDFBitmap_BGR, rev_byteorder=True
         )
-    except (pypdfium2.PdfiumError, MemoryError):
-        raise TooLargeError(f"no memory for {width} x {height} pixels", page=page.number) from None
-    try:
         bitmap.fill_rect((255, 255, 255, 255), 0, 0, width, height)
-        place = (bitmap, source, 0, 0, width, height, 0)
+        place = (bitmap, pdf_page, 0, 0, width, height, 0)
         flags = pdfium.FPDF_ANNOT | pdfium.FPDF_REVERSE_BYTE_ORDER
         pdfium.FPDF_RenderPageBitmap(*place, flags)
-        if source.formenv:
-            pdfium.FPDF_FFLDraw(source.formenv, *place, flags)
-        image: Image.Image = bitmap.to_pil().convert("RGB")
+        if pdf_page.formenv:
+            pdfium.FPDF_FFLDraw(pdf_page.formenv, *place, flags)
+        image: Image.Image = bitmap.to_pil()
         return image
-    except pypdfium2.PdfiumError:
-        raise CorruptError("the page cannot be drawn", page=page.number) from None
+    except MemoryError as error:
+        raise TooLargeError(
+            f"not enough memory for {width} x {height} pixels", file=page.path, page=page.number
+        ) from error
+    except pypdfium2.PdfiumError as error:
+        raise CorruptError("the page cannot be drawn", file=page.path, page=page.number) from error
     finally:
-        bitmap.close()
+        if bitmap is not None:
+            bitmap.close()

@@ -74,6 +74,10 @@ class SourcePage(Protocol):
     """One page of a source, until it is closed. Sizes are in points, as displayed."""
 
     @property
+    def path(self) -> Path:
+        """The file the page is of."""
+
+    @property
     def number(self) -> int:
         """Number of the page, from 1."""
 
