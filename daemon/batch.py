@@ -1,0 +1,347 @@
+"""The run of `ocrd batch`: queue the given paths, have them read, say how far it is, end when they are done.
+
+Where a daemon works on the same home, it does the work; the batch only queues and waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from daemon import logs, scanner
+from daemon.ignore import Kind
+from daemon.scanner import Tally, WatchRoot
+from daemon.supervisor import TICK_S, Crew, StopSignals
+from daemon.watching import check_writable, rules_for
+from storage import jobs, library, status
+from storage.errors import BusyError, ExitCode, error_classes, from_os_error
+
+if TYPE_CHECKING:
+    from storage.settings import Settings
+
+LOOK_S = 0.25  # how often progress is told
+PATIENCE_S = (
+    3.0  # how long a batch waits for something put off (a share that answers late) before it reports it
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch is."""
+
+    files: int
+    files_done: int  # whatever became of them
+    pages: int  # of the files opened so far
+    pages_done: int  # read or failed
+    path: bytes | None  # what is being read
+    page: int | None
+    seconds: float
+    message: str = ""  # something happened that a person may want to know
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one file."""
+
+    path: bytes
+    state: str  # queued | running | done | failed | needs_password | missing
+    pages: int | None = None
+    pages_done: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
+    remedy: str | None = None
+    markdown_path: str | None = None
+    exit_code: ExitCode = ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of all files."""
+
+    documents: tuple[Outcome, ...]
+    counts: dict[str, int]  # files per state; pages_total, pages_done, pages_blank, pages_failed
+    seconds: float
+    exit_code: ExitCode
+
+
+def run(
+    settings: Settings, paths: Sequence[Path], *, on_progress: Callable[[Progress], None] | None = None
+) -> Summary:
+    """Read files, and all that is in folders, and wait until each is done or has failed.
+
+    A path that cannot be used at all is an outcome like any other. Files read before and unchanged are not read again,
+    failed ones are.
+    Raises: `AccessError` if nothing can be written to `--out`, `SettingsError`, `EngineUnavailableError`,
+    `DatabaseError`, `BusyError` while the queue is paused by a person.
+    """
+    logs.to_file(settings)
+    if settings.out is not None:
+        check_writable(os.fsencode(settings.out))
+    started = time.monotonic()
+    crew = Crew(settings, doing="runs a batch", watching=False)
+    try:
+        for pause in jobs.paused(crew.conn):
+            if pause.kind == "user":
+                raise BusyError(f"the queue is paused: {pause.reason}", remedy="run `ocrd resume` first")
+        files, broken = expand(settings, paths)
+        batch = _Batch(crew, files, broken, on_progress or (lambda progress: None), started)
+        batch.register(settings)
+        with StopSignals(crew.wake) as signals:
+            return batch.run(signals)
+    finally:
+        crew.close()
+
+
+def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.SeenFile], list[Outcome]]:
+    """The files that paths stand for, and outcomes for paths that cannot be used.
+
+    A file is taken whatever its name; of a folder, what `ocrd watch` would take.
+    """
+    out_dir = None if settings.out is None else os.fsencode(settings.out)
+    found: dict[bytes, library.SeenFile] = {}
+    broken: list[Outcome] = []
+    for path in paths:
+        given = scanner.on_disk(os.path.abspath(os.fsencode(path)))
+        try:
+            status = os.stat(given)
+            if stat.S_ISDIR(status.st_mode):
+                root = WatchRoot(given, out_dir=out_dir, base=given if out_dir else None)
+                files, failures = _below(settings, root)
+                broken += failures
+            elif stat.S_ISREG(status.st_mode):
+                base = os.path.dirname(given) if out_dir else None
+                seen = library.SeenFile(given, status.st_size, status.st_mtime_ns, None, out_dir, base)
+                files = [seen]
+            else:
+                broken.append(
+                    _outcome_of(given, "not_a_document", "this is neither a file nor a folder", None)
+                )
+                continue
+        except OSError as error:
+            ours = from_os_error(error, file=os.fsdecode(given))
+            message = "there is no such file or folder" if ours.code == "vanished" else ours.message
+            remedy = "check the spelling" if ours.code == "vanished" else ours.remedy
+            broken.append(_outcome_of(given, ours.code, message, remedy))
+            continue
+        for file in files:
+            found.setdefault(file.path, file)
+    return list(found.values()), broken
+
+
+def _below(settings: Settings, root: WatchRoot) -> tuple[list[library.SeenFile], list[Outcome]]:
+    tally = Tally()
+    rules = rules_for(settings, [root])
+    files = []
+    for file in scanner.walk(root, rules, tally, follow_symlinks=settings.follow_symlinks):
+        if file.kind is Kind.UNKNOWN:
+            with contextlib.suppress(OSError):
+                if not scanner.is_document(file.path):
+                    continue
+        files.append(library.SeenFile(file.path, file.size, file.mtime_ns, None, root.out_dir, root.base))
+    failures = []
+    for folder, error in tally.unreadable.items():
+        ours = from_os_error(error, file=os.fsdecode(folder))
+        failures.append(_outcome_of(folder, ours.code, f"cannot be listed: {ours.message}", ours.remedy))
+    return sorted(files, key=lambda file: file.path), failures
+
+
+def _outcome_of(path: bytes, code: str, message: str, remedy: str | None) -> Outcome:
+    return Outcome(
+        path, "failed", error_code=code, error_message=message, remedy=remedy, exit_code=exit_code_of(code)
+    )
+
+
+def exit_code_of(code: str) -> ExitCode:
+    """The exit status for an error code as it stands in the database."""
+    return next((kind.exit_code for kind in error_classes() if kind.code == code), ExitCode.INTERNAL)
+
+
+class _Batch:
+    """A crew at work on given files."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        files: list[library.SeenFile],
+        broken: list[Outcome],
+        on_progress: Callable[[Progress], None],
+        started: float,
+    ) -> None:
+        self.crew = crew
+        self.conn = crew.conn
+        self.files = files
+        self.broken = broken
+        self.started = started
+        self.messages: list[str] = []
+        self._tell = on_progress
+        self._is_leading = False
+        self._next_look = float("-inf")
+        self._waiting_since: float | None = None
+        crew.say = self.messages.append
+
+    def register(self, settings: Settings) -> None:
+        """Queue the files; those that failed before are tried again."""
+        library.register(self.conn, self.files, time.time())
+        self.conn.execute("CREATE TEMP TABLE given (id INTEGER PRIMARY KEY, position INTEGER NOT NULL)")
+        self.conn.executemany(
+            "INSERT OR IGNORE INTO given SELECT id, ? FROM files WHERE path_bytes = ?",
+            ((position, file.path) for position, file in enumerate(self.files)),
+        )
+        failed = self.conn.execute(
+            "SELECT path_bytes FROM given JOIN files USING (id) JOIN file_status USING (id)"
+            " WHERE file_status.state IN ('failed', 'needs_password')"
+        ).fetchall()
+        if failed:
+            library.retry(self.conn, [bytes(row[0]) for row in failed], {}, time.time())
+
+    def run(self, signals: StopSignals) -> Summary:
+        """Until every file is settled, or a signal."""
+        try:
+            while not signals.count and self.crew.fatal is None:
+                now = time.time()
+                self._lead()
+                if self._is_leading:
+                    self.crew.tick(now)
+                if time.monotonic() >= self._next_look:
+                    began = time.monotonic()
+                    done = self._look(now)
+                    # Looking at many files takes time: spend a tenth of ours on it at most.
+                    self._next_look = time.monotonic() + max(LOOK_S, 10 * (time.monotonic() - began))
+                    if done:
+                        break
+                self.crew.wake.wait(min(TICK_S, 0.1))
+                self.crew.wake.clear()
+        finally:
+            if self._is_leading:
+                self.crew.stop(signals=signals)
+        if self.crew.fatal is not None:
+            raise self.crew.fatal
+        return self._summary(interrupted=signals.last == signal.SIGINT)
+
+    def _lead(self) -> None:
+        """Do the work ourselves, unless and until somebody else does."""
+        if self._is_leading:
+            return
+        try:
+            self.crew.start()
+            self._is_leading = True
+        except BusyError:
+            if self._next_look == float("-inf"):
+                self.messages.append(
+                    f"{self.crew.lock.describe()}: it reads the files, this command only waits"
+                )
+
+    def _look(self, now: float) -> bool:
+        """Tell how far it is; whether it is over."""
+        row = self.conn.execute(
+            "SELECT count(*) AS files, sum(file_status.state NOT IN ('queued', 'running')) AS done FROM given"
+            " JOIN file_status USING (id)"
+        ).fetchone()
+        pages = self.conn.execute(
+            "SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(pages_done + pages_failed), 0) AS done"
+            " FROM documents WHERE id IN (SELECT document_id FROM given JOIN files USING (id))"
+        ).fetchone()
+        at = self.conn.execute(
+            "SELECT path, page FROM workers WHERE role = 'worker' AND path IS NOT NULL"
+            " ORDER BY page IS NULL, stage_since DESC LIMIT 1"
+        ).fetchone()
+        for message in self.messages or [""]:
+            self._tell(
+                Progress(
+                    files=row["files"] + len(self.broken),
+                    files_done=(row["done"] or 0) + len(self.broken),
+                    pages=pages["pages"],
+                    pages_done=pages["done"],
+                    path=os.fsencode(at["path"]) if at else None,
+                    page=at["page"] if at else None,
+                    seconds=time.monotonic() - self.started,
+                    message=message,
+                )
+            )
+        self.messages.clear()
+        return (row["done"] or 0) >= row["files"] or self._only_waits(now)
+
+    def _only_waits(self, now: float) -> bool:
+        """Whether all that is left is put off for longer than a batch waits."""
+        full = any(pause.kind == "disk_full" for pause in jobs.paused(self.conn))
+        if not full and not jobs.is_idle(self.conn, now):
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since > PATIENCE_S
+
+    def _summary(self, *, interrupted: bool) -> Summary:
+        documents = tuple(self.broken) + tuple(self._outcomes())
+        counts = dict.fromkeys(("queued", "running", "done", "failed", "needs_password", "missing"), 0)
+        for outcome in documents:
+            counts[outcome.state] += 1
+        counts["total"] = len(documents)
+        counts["skipped"] = counts["needs_password"] + counts["missing"]
+        counts["waiting"] = counts["queued"] + counts["running"]
+        pages = self.conn.execute(
+            "SELECT coalesce(sum(pages), 0), coalesce(sum(pages_done), 0), coalesce(sum(pages_blank), 0),"
+            " coalesce(sum(pages_failed), 0) FROM documents"
+            " WHERE id IN (SELECT document_id FROM given JOIN files USING (id))"
+        ).fetchone()
+        counts |= dict(zip(("pages_total", "pages_done", "pages_blank", "pages_failed"), pages, strict=True))
+        codes = {outcome.exit_code for outcome in documents} - {ExitCode.OK}
+        code = ExitCode.OK if not codes else codes.pop() if len(codes) == 1 else ExitCode.MIXED
+        if interrupted:
+            code = ExitCode.INTERRUPTED
+        return Summary(documents, counts, time.monotonic() - self.started, code)
+
+    def _outcomes(self) -> list[Outcome]:
+        entries = {entry["path"]: entry for entry in status.iter_documents(self.conn, all_documents=True)}
+        rows = self.conn.execute(
+            "SELECT files.path, path_bytes, files.id FROM given LEFT JOIN files USING (id) ORDER BY position"
+        ).fetchall()
+        reason = next((pause for pause in jobs.paused(self.conn)), None)
+        outcomes = []
+        for row in rows:
+            entry = entries.get(row["path"])
+            if entry is None:  # it vanished before anything was read of it
+                continue
+            outcomes.append(_outcome(bytes(row["path_bytes"]), entry, reason))
+        gone = {file.path for file in self.files} - {outcome.path for outcome in outcomes}
+        return outcomes + [_outcome_of(path, "vanished", "it went away", None) for path in sorted(gone)]
+
+
+def _outcome(path: bytes, entry: dict[str, object], pause: jobs.Pause | None) -> Outcome:
+    error = entry["error"] if isinstance(entry["error"], dict) else {}
+    code, message, remedy = error.get("code"), error.get("message"), error.get("remedy")
+    state = str(entry["state"])
+    if state == "done" and entry["pages_failed"]:
+        warnings = entry["warnings"] if isinstance(entry["warnings"], list) else []
+        first = next((warning for warning in warnings if warning["code"] == "page_failed"), {})
+        code = first.get("error", "page_failed")
+        message = (
+            f"{entry['pages_failed']} of {entry['pages']} pages failed, page {first.get('page')}: "
+            + str(first.get("message", ""))
+        )
+        remedy = "run `ocrd retry FILE`"
+    elif state in ("queued", "running") and code is None and pause is not None:
+        code, message, remedy = (
+            pause.kind,
+            pause.reason,
+            "it goes on with the next `ocrd batch` or `ocrd watch`",
+        )
+    pages, done = entry["pages"], entry["pages_done"]
+    return Outcome(
+        path=path,
+        state=state,
+        pages=pages if isinstance(pages, int) else None,
+        pages_done=done if isinstance(done, int) else 0,
+        error_code=code,
+        error_message=message,
+        remedy=remedy,
+        markdown_path=entry["markdown"] if isinstance(entry["markdown"], str) else None,
+        exit_code=ExitCode.OK if code is None and state == "done" else exit_code_of(str(code)),
+    )

@@ -1,0 +1,126 @@
+"""Take a file in: see that it is whole, hash it, open it, and note what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage import content, jobs, library
+from storage.errors import EmptyFileError, InputError, OcrdError, PasswordError, StorageError, from_os_error
+from storage.work import IntakeJob
+
+if TYPE_CHECKING:
+    from storage.records import DocumentInfo
+    from storage.settings import Settings
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 1 << 20
+# A watched file that cannot be opened may still be on its way (scanners pause between pages): until it has been
+# left alone for this many settle times, that is no failure.
+GRACE_FACTOR = 5
+
+Open = Callable[[Path, tuple[str, ...]], "DocumentInfo"]
+Guard = Callable[[Exception, bytes], OcrdError]
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What taking files in needs. `open_info` must run where PDFium may be called."""
+
+    conn: sqlite3.Connection
+    owner: str
+    settings: Settings
+    open_info: Open
+    explain: Guard  # our error for any exception
+    watching: bool  # files come from watched folders and may still grow
+
+    def take(self, job: IntakeJob, now: float) -> content.LinkOutcome | None:
+        """Hash and open one file, and note the outcome; None where it was put off or failed to be hashed."""
+        try:
+            before = self._look(job, now)
+            if before is None:
+                return None
+            sha256, size = hash_file(job.path)
+            if _looks(os.stat(job.path)) != _looks(before):
+                self._put_off(job, now)
+                return None
+            info, error = self._open(job, sha256, size)
+        except Exception as unexpected:
+            self._fail(job, self.explain(unexpected, job.path), now)
+            return None
+        if isinstance(error, InputError) and self._may_still_grow(before, error, now):
+            self._put_off(job, now)
+            return None
+        return content.link(self.conn, job, sha256, size, info, error, now)
+
+    def _look(self, job: IntakeJob, now: float) -> os.stat_result | None:
+        """The file's status, or None where it is not the file that was registered (which then is noted)."""
+        status = os.stat(job.path)
+        if job.size in (-1, status.st_size) and job.mtime_ns == status.st_mtime_ns:
+            return status
+        if job.size == -1:
+            return status
+        if self.watching and 0 <= now - status.st_mtime < self.settings.settle_s:
+            self._put_off(job, now)
+        else:
+            register_again(self.conn, job.path, status, now)
+        return None
+
+    def _open(self, job: IntakeJob, sha256: str, size: int) -> tuple[DocumentInfo | None, OcrdError | None]:
+        if content.is_known(self.conn, sha256):
+            return None, None
+        if size == 0:
+            return None, EmptyFileError("it is empty", file=os.fsdecode(job.path))
+        password = job.options.get("password")
+        try:
+            given = (str(password),) if password else ()
+            return self.open_info(Path(os.fsdecode(job.path)), given), None
+        except InputError as error:
+            return None, error
+
+    def _may_still_grow(self, status: os.stat_result, error: OcrdError, now: float) -> bool:
+        grace_s = GRACE_FACTOR * self.settings.settle_s
+        young = 0 <= now - status.st_mtime < grace_s
+        return self.watching and young and not isinstance(error, PasswordError | EmptyFileError)
+
+    def _put_off(self, job: IntakeJob, now: float) -> None:
+        error = StorageError("it may still be being written", file=os.fsdecode(job.path))
+        jobs.defer(self.conn, self.owner, job, error, now, max(self.settings.settle_s, 0.1))
+
+    def _fail(self, job: IntakeJob, error: OcrdError, now: float) -> None:
+        log.warning("cannot take in a file: %s", error.message, extra={"path": job.path})
+        jobs.fail_intake(self.conn, self.owner, job, error, now, self.settings.max_attempts)
+
+
+def hash_file(path: bytes) -> tuple[str, int]:
+    """SHA-256 and size in bytes of a file's content, read in pieces. Raises: `StorageError` and its kinds."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(CHUNK_BYTES):
+                digest.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise from_os_error(error, file=os.fsdecode(path)) from error
+    return digest.hexdigest(), size
+
+
+def register_again(conn: sqlite3.Connection, path: bytes, status: os.stat_result, now: float) -> None:
+    """Register a known file as it looks now; its root and the place of its sidecars stay."""
+    row = conn.execute(
+        "SELECT root_id, out_dir_bytes, base_bytes FROM files WHERE path_bytes = ?", (path,)
+    ).fetchone()
+    if row is not None:
+        seen = library.SeenFile(path, status.st_size, status.st_mtime_ns, *row)
+        library.register(conn, [seen], now)
+
+
+def _looks(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino
