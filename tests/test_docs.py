@@ -43,7 +43,19 @@ OPTIONS = [
 
 
 def test_every_command_the_project_promises_is_there() -> None:
-    promised = ["batch", "watch", "read", "status", "search", "show", "retry", "pause", "resume", "forget", "config"]
+    promised = [
+        "batch",
+        "watch",
+        "read",
+        "status",
+        "search",
+        "show",
+        "retry",
+        "pause",
+        "resume",
+        "forget",
+        "config",
+    ]
     assert set(promised) <= set(COMMANDS)
 
 

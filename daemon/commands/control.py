@@ -21,6 +21,7 @@ from daemon.commands.flags import (
     Verbose,
     Workers,
 )
+from storage.errors import ExitCode
 
 
 def retry(
@@ -56,6 +57,7 @@ def retry(
     connection = open_database(chosen.database_path)
     count = library.retry(connection, flags.absolute(files or []) or None, options, time.time())
     console.say(f"{console.plural(count, 'file')} will be read again")
+    raise typer.Exit(ExitCode.OK if count or failed else ExitCode.NO_MATCH)
 
 
 def pause(
@@ -113,6 +115,7 @@ def forget(
     connection = open_database(flags.settings(home=home).database_path)
     count = library.forget(connection, flags.absolute(files))
     console.say(f"{console.plural(count, 'file')} forgotten")
+    raise typer.Exit(ExitCode.OK if count else ExitCode.NO_MATCH)
 
 
 def config(

@@ -78,9 +78,8 @@ def search(
     from storage import index
     from storage.database import open_readonly
 
+    words, since_time = " ".join(query or []), flags.moment(since, time.time())
     connection = open_readonly(flags.settings(home=home).database_path)
-    since_time = flags.moment(since, time.time())
-    words = " ".join(query or [])
     marks = hits.marks(as_json)
     found = index.search(connection, words, path=path, since=since_time, limit=limit, name=name, marks=marks)
     hits.show(found, as_json=as_json)
@@ -106,4 +105,4 @@ def show(
 
     flags.check_format(output)
     connection = open_readonly(flags.settings(home=home).database_path)
-    stored.show(connection, file, pages=page, output=output)
+    raise typer.Exit(stored.show(connection, file, pages=page, output=output))
