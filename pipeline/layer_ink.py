@@ -12,6 +12,7 @@ from storage.records import Box, Line
 
 _INK = 60  # grey levels between paper and ink
 _CONTRAST = 45  # grey levels within a box that shows anything
+_DARK = 215  # grey level of a ground on which white shows
 _MIN_GAPS = 12  # between words, to judge by
 
 
@@ -30,6 +31,11 @@ class Ink:
             return False
         low, high = np.percentile(patch, (1, 99))
         return bool(high - low >= _CONTRAST)
+
+    def is_dark(self, box: Box) -> bool:
+        """Whether the ground within `box` is dark enough for white letters to show on."""
+        patch = self._patch(box)
+        return bool(patch.size) and float(np.median(patch)) < _DARK
 
     def _patch(self, box: Box) -> npt.NDArray[np.uint8]:
         columns, rows = self._slices(box)

@@ -24,12 +24,13 @@ log = logging.getLogger(__name__)
 
 SampleReader = Callable[["Image.Image"], str]
 
+_WHITE = frozenset({9, 10, 11, 12, 13, 32, 0xA0, 0x3000})
 _UNREADABLE = 0.10
 _SYMBOLS = 0.55
 _IMPLAUSIBLE = 0.45
 _UNMAPPED = 0.30
 _PICTURE_PAGE = 0.5  # of the page covered by pictures: may be a scan
-_DRAWN_PAGE = 300  # paths: may be letters drawn as curves
+_DRAWN_PAGE = 100  # small filled shapes: may be letters drawn as curves
 _FEW_CHARACTERS = 400  # a stamp, a header or page number; more than this is the text of a page
 _SHOWN = 0.6  # of the invisible characters must lie on ink
 _SAMPLES = 3
@@ -45,7 +46,7 @@ class Evidence:
     lines: list[LayerLine]
     outside: int  # characters beyond the page's edges
     pictures_cover: float  # share of the page
-    paths: int
+    shapes: int  # small filled paths with curves or many corners, as letters are
     ink: Callable[[], Ink]  # renders the page, small; asked for only if needed
     crop: Callable[[Box], Image.Image]  # a piece of the page, sharp enough to read
 
@@ -94,7 +95,7 @@ class _Once:
 
 
 def _absent(evidence: Evidence) -> str | None:
-    if evidence.codes and any(code > 32 and code != 0xA0 for code in evidence.codes):
+    if any(code not in _WHITE for code in evidence.codes):
         return None
     if evidence.outside:
         return "all of its text lies outside the page"
@@ -120,6 +121,8 @@ def _shown_lines(lines: list[LayerLine], ink: Callable[[], Ink]) -> tuple[list[L
                 _overlap(item.line.box, seen.line.box) > 0.5 for seen in visible
             )
             if hides or not ink().shows(item.line.box):
+                continue
+            if item.style.pale and not item.style.invisible and not ink().is_dark(item.line.box):
                 continue
         shown.append(item)
     return shown, len(lines) - len(shown)
@@ -147,7 +150,7 @@ def _mismatch(evidence: Evidence, shown: list[LayerLine], ink: Callable[[], Ink]
     hidden = _is_hidden(shown)
     characters = _length(shown)
     scan = evidence.pictures_cover >= _PICTURE_PAGE and characters < _FEW_CHARACTERS
-    drawn = evidence.paths >= _DRAWN_PAGE and characters < _FEW_CHARACTERS
+    drawn = evidence.shapes >= max(_DRAWN_PAGE, characters) and characters < _FEW_CHARACTERS
     if not (hidden or scan or drawn):
         return None
     lines = [item.line for item in shown]

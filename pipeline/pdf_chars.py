@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +25,13 @@ import pypdfium2.raw as pdfium_c
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _FLAG_FIXED_PITCH = 1
 _FLAG_ITALIC = 1 << 6
 _FLAG_FORCE_BOLD = 1 << 18
-_BOLD_WEIGHT = 600
 _PALE = 230  # of 255: a fill colour from here on is hard to see on white paper
-_BOLD_NAMES = ("bold", "black", "heavy", "semibold", "demi", "cmbx", "sfbx")
+_BOLD_NAMES = ("bold", "black", "heavy", "demi", "-medi", "cmbx", "cmssbx", "sfbx", "sfsx")
 _ITALIC_NAMES = ("italic", "oblique", "cmti", "cmsl", "sfti", "slanted")
 _MONO_NAMES = ("mono", "courier", "consol", "typewriter", "cmtt", "sftt", "menlo", "lettergothic")
 
@@ -56,7 +56,9 @@ class Characters:
 
     `codes` (N,) Unicode code points (or UTF-16 surrogates); `boxes` (N, 4) left, top, right, bottom: advance width
     by ascent and descent of the font; `origins` (N, 2): where the glyph sits on its baseline; `style_of` (N,) index
-    into `styles`; `object_of` (N,) number of the text object. Characters outside the page are left out and counted.
+    into `styles`; `object_of` (N,) number of the text object; `spaced` (N,) whether PDFium, which knows the font's
+    widths, sees a space before the character where the file has none. Characters outside the page are left out and
+    counted.
     """
 
     codes: npt.NDArray[np.uint32]
@@ -64,6 +66,7 @@ class Characters:
     origins: Floats
     style_of: Ints
     object_of: Ints
+    spaced: Bools
     styles: tuple[Style, ...]
     outside: int = 0
 
@@ -140,23 +143,29 @@ def read_characters(
         address = ctypes.cast(handle, ctypes.c_void_p).value
         call = _calls()
         objects = [call.text_object(address, i) or 0 for i in range(count)]
-        kept = [i for i, item in enumerate(objects) if item]
-        codes = np.array([call.unicode(address, i) for i in kept], dtype=np.uint32)
-        boxes, origins = _geometry(address, kept, transform)
-        unique, first, inverse = np.unique(
-            np.array([objects[i] for i in kept], dtype=np.uint64), return_index=True, return_inverse=True
+        codes = np.array([call.unicode(address, i) for i in range(count)], dtype=np.uint32)
+        boxes, origins = _geometry(address, count, transform)
+        # Spaces and line ends that PDFium generated have no extent, and mostly no text object.
+        drawn = (np.array(objects, dtype=np.uint64) != 0) & ((codes != 32) | (boxes[:, 2] > boxes[:, 0]))
+        kept = np.flatnonzero(drawn)
+        unique, first, object_of = np.unique(
+            np.array(objects, dtype=np.uint64)[kept], return_index=True, return_inverse=True
         )
         styles = _StyleReader(handle, transform)
-        style_of_object = np.array([styles.index(kept[i]) for i in first], dtype=np.int64)
-        style_of = style_of_object[inverse] if len(unique) else np.zeros(0, dtype=np.int64)
-    middle = (boxes[:, :2] + boxes[:, 2:]) / 2
+        style_of_object = np.array([styles.index(i) for i in kept[first].tolist()], dtype=np.int64)
+        style_of = style_of_object[object_of] if len(unique) else np.zeros(0, dtype=np.int64)
+    middle = (boxes[kept, :2] + boxes[kept, 2:]) / 2
     inside = (middle > -0.5).all(axis=1) & (middle < (width_pt + 0.5, height_pt + 0.5)).all(axis=1)
+    kept = kept[inside]
+    after_space = np.zeros(count, dtype=bool)
+    after_space[1:] = ~drawn[:-1] & (codes[:-1] == 32)
     return Characters(
-        codes=codes[inside],
-        boxes=boxes[inside],
-        origins=origins[inside],
+        codes=codes[kept],
+        boxes=boxes[kept],
+        origins=origins[kept],
         style_of=style_of[inside],
-        object_of=inverse.astype(np.int64)[inside],
+        object_of=object_of.astype(np.int64)[inside],
+        spaced=after_space[kept],
         styles=tuple(styles.found),
         outside=int((~inside).sum()),
     )
@@ -197,14 +206,14 @@ def _calls() -> _Calls:
     )
 
 
-def _geometry(address: int | None, kept: Sequence[int], transform: Transform) -> tuple[Floats, Floats]:
+def _geometry(address: int | None, count: int, transform: Transform) -> tuple[Floats, Floats]:
     call = _calls()
-    loose = np.zeros((len(kept), 4), dtype=np.float32)  # FS_RECTF: left, top, right, bottom
-    origins = np.zeros((len(kept), 2), dtype=np.float64)
+    loose = np.zeros((count, 4), dtype=np.float32)  # FS_RECTF: left, top, right, bottom
+    origins = np.zeros((count, 2), dtype=np.float64)
     at_box, at_origin = loose.ctypes.data, origins.ctypes.data
-    for row, i in enumerate(kept):
-        call.loose_box(address, i, at_box + 16 * row)
-        call.origin(address, i, at_origin + 16 * row, at_origin + 16 * row + 8)
+    for i in range(count):
+        call.loose_box(address, i, at_box + 16 * i)
+        call.origin(address, i, at_origin + 16 * i, at_origin + 16 * i + 8)
     return transform.rectangles(loose.astype(np.float64)), transform.points(origins)
 
 
@@ -267,10 +276,8 @@ def _font_traits(font: Any) -> tuple[bool, bool, bool]:
     flags = max(0, pdfium_c.FPDFFont_GetFlags(font))
     slant = ctypes.c_int(0)
     pdfium_c.FPDFFont_GetItalicAngle(font, slant)
-    weight = pdfium_c.FPDFFont_GetWeight(font)
-    bold = (
-        bool(flags & _FLAG_FORCE_BOLD) or any(part in name for part in _BOLD_NAMES) or weight >= _BOLD_WEIGHT
-    )
+    # Not FPDFFont_GetWeight: it guesses from stem widths, and calls Georgia and slanted Helvetica bold.
+    bold = bool(flags & _FLAG_FORCE_BOLD) or any(part in name for part in _BOLD_NAMES)
     italic = bool(flags & _FLAG_ITALIC) or slant.value != 0 or any(part in name for part in _ITALIC_NAMES)
     mono = bool(flags & _FLAG_FIXED_PITCH) or any(part in name for part in _MONO_NAMES)
     return bold, italic, mono

@@ -25,11 +25,11 @@ _SMALL_PICTURE_PT2 = 100.0
 
 @dataclass(slots=True)
 class Graphics:
-    """Ruled lines (thin boxes), pictures, and the number of paths drawn."""
+    """Ruled lines (thin boxes), pictures, and the number of small filled shapes, which may be letters."""
 
     rules: list[Box] = field(default_factory=list)
     pictures: list[Box] = field(default_factory=list)
-    paths: int = 0
+    shapes: int = 0
 
 
 def read_graphics(page: pdfium.PdfPage, transform: Transform, width_pt: float, height_pt: float) -> Graphics:
@@ -43,8 +43,9 @@ def read_graphics(page: pdfium.PdfPage, transform: Transform, width_pt: float, h
             if (box[2] - box[0]) * (box[3] - box[1]) >= _SMALL_PICTURE_PT2:
                 found.pictures.append(box)
         elif kind == pdfium_c.FPDF_PAGEOBJ_PATH:
-            found.paths += 1
-            for rule in _rules(item, place):
+            bounds = _bounds(item, place)
+            found.shapes += _may_be_letter(item, bounds)
+            for rule in _rules(item, bounds, place):
                 box = _clip(rule, page_box)
                 if max(box[2] - box[0], box[3] - box[1]) >= _SHORT_PT:
                     found.rules.append(box)
@@ -109,9 +110,17 @@ def _clip(box: Box, limits: Box) -> Box:
     return left, top, right, bottom
 
 
-def _rules(path: Any, place: Transform) -> Iterator[Box]:
+def _may_be_letter(path: Any, box: Box) -> bool:
+    """Whether a path has the size and the many corners of a glyph, and is filled only."""
+    if not (1.0 < box[3] - box[1] < 40.0 and 0.5 < box[2] - box[0] < 60.0):
+        return False
+    fill, stroke = ctypes.c_int(0), ctypes.c_int(0)
+    pdfium_c.FPDFPath_GetDrawMode(path, fill, stroke)
+    return bool(fill.value and not stroke.value and pdfium_c.FPDFPath_CountSegments(path) > 6)
+
+
+def _rules(path: Any, box: Box, place: Transform) -> Iterator[Box]:
     """Straight horizontal and vertical lines of a path: thin rectangles, strokes, and the sides of stroked boxes."""
-    box = _bounds(path, place)
     width, height = box[2] - box[0], box[3] - box[1]
     if max(width, height) < _SHORT_PT or not _shows(path):
         return

@@ -17,19 +17,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.pdf_chars import Characters, Floats, Ints, Style
-
-Bools = npt.NDArray[np.bool_]
+from pipeline.pdf_chars import Bools, Characters, Floats, Ints, Style
 
 VERTICAL = 360.0  # the "angle" of upright characters set from top to bottom
 
 # All in em, the font size.
 _BASELINE = 0.15  # how far the baselines of neighbours in one run may differ
 _RUN_GAP = 1.0  # neighbours further apart than this are in different runs
+_STRETCHED = (
+    2.5  # but with one space between them, in one text object, they may be so far apart: justified text
+)
 _JOIN_NEXT = 1.0  # gap over which runs that follow each other in the file still join
 _JOIN_ANY = 0.6  # the same, for runs from anywhere: columns may lie less than 1 em apart
 _LABEL_GAP = 1.8  # the same, between "1.2", "(a)" or a bullet and the text it introduces
 _OVERLAP = 0.5  # how far two runs of one line may overlap
+_SCRIPT_GAP = 0.35  # a super- or subscript stands this close, or follows in the file
 _SCRIPT_SIZE = 0.86  # a super- or subscript is at most this large
 _RAISED, _LOWERED = 0.6, 0.4  # and its baseline at most so far from the line's
 _SAME_PLACE = 0.2  # text printed twice for boldness or shadow is at most so far apart
@@ -114,8 +116,12 @@ def _frame(characters: Characters, index: Ints, angle: float) -> Frame:
         length = np.clip((height - size * abs(cos)) / abs(sin), 0.15 * size, 2 * size)
     place = middle if angle == VERTICAL else characters.origins[index]
     base = -place[:, 0] * sin + place[:, 1] * cos
+    start, end = along - length / 2, along + length / 2
+    if angle != VERTICAL:  # a box may begin before the glyph's own place: j reaches under its neighbour
+        origin = characters.origins[index, 0] * cos + characters.origins[index, 1] * sin
+        start = np.where((np.abs(origin - start) < 0.3 * size) & (origin < end), origin, start)
     line = np.full(len(index), -1, dtype=np.int64)
-    return Frame(angle, index, along - length / 2, along + length / 2, base, size, line)
+    return Frame(angle, index, start, end, base, size, line)
 
 
 def _number_lines(frame: Frame, characters: Characters, is_space: Bools) -> Frame:
@@ -217,8 +223,9 @@ def _join(runs: _Runs) -> Ints:
         lines.join(a, b)
     # How far the smaller one's baseline lies below the bigger one's.
     lowered = np.where(runs.size[right] < runs.size[left], drop, -drop)
-    script = close & ~level & (small <= _SCRIPT_SIZE * big)
-    script &= (lowered > -_RAISED * big) & (lowered < _LOWERED * big) & (gap < 0.35 * big)
+    script = ~level & (small <= _SCRIPT_SIZE * big) & (runs.hidden[left] == runs.hidden[right])
+    script &= (gap < np.where(next_in_file, _JOIN_ANY, _SCRIPT_GAP) * big) & (gap > -_OVERLAP * small)
+    script &= (lowered > -_RAISED * big) & (lowered < _LOWERED * big)
     _join_scripts(lines, runs, left[script], right[script], (np.abs(gap) + np.abs(drop))[script])
     roots = np.array([lines.root(run) for run in range(len(runs.size))], dtype=np.int64)
     roots[runs.duplicate] = -1
@@ -248,13 +255,13 @@ def _pairs_in_reach(runs: _Runs, kept: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_scripts(lines: _Union, runs: _Runs, left: Ints, right: Ints, cost: Floats) -> None:
-    """Give each small run to the one line it fits best, never to two."""
-    given: set[int] = set()
+    """Give each small run to the line it fits best; it also bridges what stands on that line on its other side."""
+    given: dict[int, int] = {}
     for i in np.argsort(cost, kind="stable").tolist():
         a, b = int(left[i]), int(right[i])
         small, big = (b, a) if runs.size[b] < runs.size[a] else (a, b)
-        if small not in given:
-            given.add(small)
+        host = given.setdefault(small, big)
+        if abs(runs.left_base[host] - runs.left_base[big]) <= 0.2 * runs.size[big]:
             lines.join(big, small)
 
 

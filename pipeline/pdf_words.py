@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import bidi
-from pipeline.pdf_chars import Characters, Floats, Ints, Style
-from pipeline.pdf_lines import VERTICAL, Bools, Frame, frames, is_cjk
+from pipeline.pdf_chars import Bools, Characters, Floats, Ints, Style
+from pipeline.pdf_lines import VERTICAL, Frame, frames, is_cjk
 from pipeline.pdf_rtl import rtl_words
 from storage.records import Box, Direction, Line, Word
 
@@ -20,6 +20,8 @@ from storage.records import Box, Direction, Line, Word
 # letter-spaced text, all equally apart: the gap counts beyond the line's median.
 _WORD_GAP = 0.15
 _WORD_GAP_WITH_SPACES = 0.22  # where the line has space characters, a smaller gap is kerning
+_WORD_GAP_TRACKED = 0.35  # beyond this limit the line is letter-spaced, and PDFium sees spaces everywhere
+_WORD_GAP_SEEN = 0.05  # where PDFium sees a space: boxes of italics reach over it
 _CJK_GAP = 0.6
 _TRACKING = (0.02, 0.5)  # a median gap between letters that counts as letter-spacing
 _SAME_PLACE = 0.2  # em; a character printed twice for boldness is at most so far apart
@@ -94,6 +96,7 @@ def _select(characters: Characters, kept: Bools) -> Characters:
         origins=characters.origins[kept],
         style_of=characters.style_of[kept],
         object_of=characters.object_of[kept],
+        spaced=characters.spaced[kept],
     )
 
 
@@ -150,6 +153,7 @@ class _Sorted:
     size: Floats
     line: Ints
     space: Bools
+    spaced: Bools
 
     @classmethod
     def of(cls, frame: Frame, characters: Characters) -> _Sorted:
@@ -167,6 +171,7 @@ class _Sorted:
             frame.size[order],
             frame.line[order],
             codes == 32,
+            characters.spaced[index],
         )
         return found._without_overprints(characters.object_of[index])
 
@@ -236,6 +241,7 @@ def _word_breaks(chars: _Sorted, firsts: Ints, ends: Ints) -> Bools:
     gap = (chars.start[1:] - chars.end[:-1]) / small
     limit = _gap_limits(chars, gap, firsts, ends)
     cjk = is_cjk(chars.codes)
+    limit[chars.spaced[1:] & (limit < _WORD_GAP_TRACKED) & (np.diff(chars.index) > 0)] = _WORD_GAP_SEEN
     limit[cjk[1:] & cjk[:-1]] = _CJK_GAP
     breaks[1:] = (gap > limit) | chars.space[1:] | chars.space[:-1] | (chars.line[1:] != chars.line[:-1])
     # A thin space between CJK characters is spacing, no end of a word.

@@ -71,7 +71,7 @@ def _read(page: SourcePage, sample_reader: SampleReader | None) -> TextLayer:
         lines=lines,
         outside=characters.outside,
         pictures_cover=coverage(graphics.pictures, width, height),
-        paths=graphics.paths,
+        shapes=graphics.shapes,
         ink=lambda: _ink(page),
         crop=lambda box: _crop(page, box),
     )
