@@ -24,11 +24,14 @@ _SOUTH_EAST_ASIAN = (
 )
 SOLID = _HAN_KANA + _HANGUL + _SOUTH_EAST_ASIAN  # inside a character class of a regular expression
 _PIECE = re.compile(rf"[{SOLID}]+|[^\W_{SOLID}]+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _IS_SOLID = re.compile(rf"[{SOLID}]")
 _BROKEN_LINE = re.compile(rf"(?<=[{_HAN_KANA}])\n(?=[{_HAN_KANA}])")
 # Row marker: the page has words that `pages_fts` spells otherwise. No query makes a token of three such characters.
 RESPELT = "異異異"
 _END = "終終終"  # between the text and the list of single characters, so that no phrase reaches across
+# Letters that people without the keyboard for them write so, and Unicode does not take apart.
+_STROKED = {"ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "œ": "oe", "æ": "ae"}
 _DROPPED = frozenset("\u00ad\u2060\ufeff")  # soft hyphen, word joiner, byte order mark
 
 
@@ -63,6 +66,8 @@ def _strip_marks(letter: str) -> str:
     """Without accents, for Latin and Greek letters and Cyrillic ё; й or が are letters of their own."""
     if letter.isascii():
         return letter
+    if letter in _STROKED:
+        return _STROKED[letter]
     base = unicodedata.normalize("NFD", letter)[0]
     if base.isascii() or "\u0370" <= base <= "\u03ff" or letter == "ё":
         return "σ" if base == "ς" else base
@@ -79,7 +84,14 @@ def is_word_character(character: str) -> bool:
 
 def fold(text: str) -> str:
     """The folded text of `normal(text)`. Where no character changes its length, offsets agree (see `fold_mapped`)."""
-    return normal(text).translate(_TABLE)
+    return _translate(normal(text))
+
+
+def _translate(text: str) -> str:
+    if len(text.encode("utf-8", "replace")) > 1.2 * len(text):
+        return text.translate(_TABLE)
+    # Mostly ASCII: faster to look up only the rest (0.02 ms against 0.1 ms for a page).
+    return _NOT_ASCII.sub(lambda match: _TABLE[ord(match[0])], text).lower()
 
 
 def fold_mapped(text: str) -> tuple[str, list[int] | None]:
@@ -89,7 +101,7 @@ def fold_mapped(text: str) -> tuple[str, list[int] | None]:
     """
     if text.isascii():
         return text.lower(), None
-    folded = text.translate(_TABLE)
+    folded = _translate(text)
     if len(folded) == len(text) and all(len(_TABLE[ord(c)]) == 1 for c in set(text)):
         return folded, None
     offsets: list[int] = []
@@ -127,7 +139,7 @@ def grams(text: str) -> str:
     composed = normal(text)
     if not any(_is_solid(c) for c in set(composed)) and not _is_respelt(text):
         return ""
-    folded = _BROKEN_LINE.sub("", composed.translate(_TABLE))
+    folded = _BROKEN_LINE.sub("", _translate(composed))
     stream: list[str] = [RESPELT] if _is_respelt(text) else []
     single: dict[str, None] = {}
     for piece, solid in pieces(folded):

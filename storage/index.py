@@ -22,7 +22,7 @@ __all__ = ["Hit", "HitState", "grams", "search"]
 
 # Ranking reads a row per matching page. A word on more pages than this tells little: then the newest pages that
 # many are ranked, and older ones are found once another word or a filter narrows the search.
-RANKED_PAGES = 10_000
+RANKED_PAGES = 5_000
 _FURNITURE = tuple(sorted(FURNITURE))
 
 
