@@ -80,8 +80,25 @@ def table_block(table: Table, context: Context) -> Block:
     return _block(Category.TABLE, [item.line for item in table.items], plain, markdown.table(texts))
 
 
-def block_of(chunk: Chunk, after: Chunk | None, indents: list[tuple[float, int]], context: Context) -> Block:
-    """The block `chunk` makes; `indents` holds the list items it may be nested in, and is kept up to date."""
+def blocks_of(parts: Sequence[Chunk | Block], context: Context) -> list[Block]:
+    """The blocks of a page's body from its chunks, among which tables and pictures are blocks already."""
+    blocks: list[Block] = []
+    indents: list[tuple[float, int]] = []  # left edges of the open list items, and where their text starts
+    for at, part in enumerate(parts):
+        if isinstance(part, Block):
+            indents.clear()
+            blocks.append(part)
+            continue
+        if part.marker is None or part.starts_zone:
+            indents.clear()
+        after = parts[at + 1] if at + 1 < len(parts) else None
+        blocks.append(_block_of(part, after, indents, context))
+    return blocks
+
+
+def _block_of(
+    chunk: Chunk, after: Chunk | Block | None, indents: list[tuple[float, int]], context: Context
+) -> Block:
     lines = [line for row in chunk.rows for line in row.lines]
     if chunk.mono:
         text = _code(chunk.rows)
@@ -108,7 +125,7 @@ def _category(chunk: Chunk, text: str) -> Category:
     return Category.TEXT
 
 
-def _heading_level(chunk: Chunk, after: Chunk | None, context: Context) -> int | None:
+def _heading_level(chunk: Chunk, after: Chunk | Block | None, context: Context) -> int | None:
     rows = chunk.rows
     text = " ".join(row.text for row in rows)
     if len(rows) > 3 or len(text) > 200 or not _WORD.search(text) or _CAPTION.match(text):
@@ -120,16 +137,23 @@ def _heading_level(chunk: Chunk, after: Chunk | None, context: Context) -> int |
     level = _level_of_size(median(row.size for row in rows), after, context)
     if level is not None:
         return level
-    bold = all(row.bold for row in rows) and not (after and all(row.bold for row in after.rows))
+    bold = all(row.bold for row in rows) and not (
+        isinstance(after, Chunk) and all(row.bold for row in after.rows)
+    )
     if bold and len(rows) <= 2 and text[-1] not in ".,;:" and after is not None:
         return 3
     return None
 
 
-def _level_of_size(size: float, after: Chunk | None, context: Context) -> int | None:
+def _level_of_size(size: float, after: Chunk | Block | None, context: Context) -> int | None:
     ratio = size / context.em
-    below = median(row.size for row in after.rows) if after else 0.0
-    if ratio < 1.1 or (after and len(after.rows) > 1 and below > 0.93 * size):
+    if ratio < 1.1:
+        return None
+    if (
+        isinstance(after, Chunk)
+        and len(after.rows) > 1
+        and median(row.size for row in after.rows) > 0.93 * size
+    ):
         return None  # no larger than the text it stands over
     if ratio >= 1.6:
         return 1

@@ -49,6 +49,9 @@ class Frame:
 
 def clean_box(box: Box) -> Box:
     """`box` with finite sides in ascending order."""
+    x0, y0, x1, y1 = box
+    if -_LIMIT <= x0 <= x1 <= _LIMIT and -_LIMIT <= y0 <= y1 <= _LIMIT:
+        return box  # as nearly all are
     x0, y0, x1, y1 = (_finite(side) for side in box)
     return (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 

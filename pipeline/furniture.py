@@ -85,12 +85,14 @@ def _outer_group(
         number = count == 1 and all(is_page_number(item.line.text) for item in group)
         if not _in_margin(group, height, top, _NUMBER_MARGIN if number else _MARGIN):
             return 0
-        if any(item.size > 1.2 * em for item in group):
-            return 0
         upper, lower = (group, inner) if top else (inner, group)
         gap = min(item.t for item in lower) - max(item.b for item in upper)
-        if _ruled_off(group, inner, rules, items, top):
+        numbered = any(is_page_number(item.line.text) for item in group)
+        large = any(item.size > 1.2 * em for item in group)
+        if _ruled_off(group, inner, rules, items, top) and (numbered or not large):
             return count
+        if large and not number:
+            return 0
         if gap >= 0.8 * em and count == 1 and _looks_like_furniture(group, em, gap, top):
             return count
     return 0

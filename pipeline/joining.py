@@ -84,7 +84,8 @@ def join_two(first: str, second: str, words: frozenset[str] = frozenset()) -> st
 
 
 def _join_hyphen(first: str, second: str, words: frozenset[str]) -> str:
-    tail, head = _TAIL.search(first), _HEAD.match(second)
+    # Only the end matters; a search through a whole paragraph for every line of it would add up.
+    tail, head = _TAIL.search(first, max(0, len(first) - 80)), _HEAD.match(second)
     if tail is None:
         return f"{first} {second}"  # a dash with a space before it, or after punctuation
     if head is None or head.group() in _HANGING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.fragments import Fragment, Frame, clean_box
 from pipeline.ruled import Grid, cells_of, cut_at_rules, grids_of, inside, ruled_table
-from pipeline.tables import Table
+from pipeline.tables import Table, is_filled
 from storage.records import Box, Line, PageText
 
 
@@ -52,7 +52,7 @@ def _of_grid(grid: Grid, mine: list[Fragment], frame: Frame, number: int, em: fl
     cells = cells_of(grid, items)
     place = _place(grid.box, number, em)
     table = ruled_table(grid, cells) if grid.is_regular else None
-    if table is not None:
+    if table is not None and is_filled(table):
         return Placed(place, grid.box, table=table)
     if len(cells) < 2:
         return None  # a frame around text

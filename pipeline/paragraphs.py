@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.lists import Marker, marker_of, starts_list
 from pipeline.rows import Row, usual_pitch
@@ -22,6 +22,7 @@ class Chunk:
     marker: Marker | None = None  # a list item
     keep_lines: bool = False  # an address, a poem, lines of contents
     mono: bool = False
+    starts_zone: bool = False
     space_before: float = 0.0  # to the row above in the zone, in points
 
 
@@ -41,6 +42,7 @@ def chunks_of(rows: Sequence[Row], em: float, *, keep_lines: bool = False) -> li
             out.append(Chunk(tuple(run), space_before=space))  # a title over several lines
         else:
             out.extend(_chunks_of_run(run, space, left, right, keep_lines))
+    out[0] = replace(out[0], starts_zone=True)
     return out
 
 
@@ -166,6 +168,20 @@ def _is_ragged(part: Sequence[Row], ends: Sequence[bool]) -> bool:
 def _goes_on(row: Row, after: Row) -> bool:
     """Whether the words say that the sentence goes on."""
     return after.text[:1].islower() and row.text[-1:] not in ".!?:;"
+
+
+def goes_on(chunk: Chunk, after: Chunk) -> bool:
+    """Whether `after`, at the top of the next column, is the rest of `chunk`."""
+    if chunk.mono or after.mono or chunk.keep_lines or after.keep_lines or after.marker is not None:
+        return False
+    row, first = chunk.rows[-1], after.rows[0]
+    if (
+        len(chunk.rows) + len(after.rows) < 4
+        or abs(row.size - first.size) > 0.08 * row.size
+        or row.bold != first.bold
+    ):
+        return False
+    return first.text[:1].islower() and row.text[-1:] not in ".!?:;”\"'"
 
 
 def _indents(part: Sequence[Row], ends: Sequence[bool]) -> list[bool]:

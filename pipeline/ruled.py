@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.fragments import Fragment, Frame, clean_box, cut_line
-from pipeline.tables import Table
+from pipeline.tables import Cell, Table
 from storage.records import Box
 
-_MAX_LINES = 200  # more joined lines than this are a drawing
+_MAX_LINES = 400  # more joined lines than this are a drawing
 
 
 @dataclass(slots=True)
@@ -140,18 +140,21 @@ def _owners(
             cell = parent[cell]
         return cell
 
+    # The lines at every edge, so that a cell looks at a few of them only.
+    at_x = [[line for line in down if abs(line.at - x) <= 2 * slack] for x in xs]
+    at_y = [[line for line in across if abs(line.at - y) <= 2 * slack] for y in ys]
     for row in range(len(ys) - 1):
         for column in range(width):
             cell = row * width + column
-            if column and not _is_drawn(down, xs[column], ys[row], ys[row + 1], slack):
+            if column and not _is_drawn(at_x[column], ys[row], ys[row + 1], slack):
                 parent[root(cell)] = root(cell - 1)
-            if row and not _is_drawn(across, ys[row], xs[column], xs[column + 1], slack):
+            if row and not _is_drawn(at_y[row], xs[column], xs[column + 1], slack):
                 parent[root(cell)] = root(cell - width)
     return tuple(tuple(root(row * width + column) for column in range(width)) for row in range(len(ys) - 1))
 
 
-def _is_drawn(lines: list[_Span], at: float, start: float, end: float, slack: float) -> bool:
-    return any(abs(line.at - at) <= 2 * slack and line.covers(start, end, slack) for line in lines)
+def _is_drawn(lines: list[_Span], start: float, end: float, slack: float) -> bool:
+    return any(line.covers(start, end, slack) for line in lines)
 
 
 def inside(grid: Grid, items: Sequence[Fragment]) -> list[Fragment]:
@@ -204,10 +207,15 @@ def cells_of(grid: Grid, items: Sequence[Fragment]) -> dict[int, list[Fragment]]
 
 def ruled_table(grid: Grid, cells: dict[int, list[Fragment]]) -> Table | None:
     """The table in a grid, or None where too little is written in it for one."""
-    rows = [
-        [_own(grid, cells, row, column) for column in range(len(grid.xs) - 1)]
-        for row in range(len(grid.ys) - 1)
-    ]
+    # What is written in a merged cell stands at its first place only.
+    firsts: set[int] = set()
+    rows: list[list[Cell]] = []
+    for owners in grid.owner:
+        row: list[Cell] = []
+        for cell in owners:
+            row.append(() if cell in firsts else tuple(cells.get(cell, ())))
+            firsts.add(cell)
+        rows.append(row)
     rows = _flat_header(grid, rows, cells)
     used_rows = [row for row in rows if any(row)]
     used = [column for column in range(len(grid.xs) - 1) if any(row[column] for row in used_rows)]
@@ -216,16 +224,7 @@ def ruled_table(grid: Grid, cells: dict[int, list[Fragment]]) -> Table | None:
     return Table(tuple(tuple(row[column] for column in used) for row in used_rows))
 
 
-def _own(grid: Grid, cells: dict[int, list[Fragment]], row: int, column: int) -> tuple[Fragment, ...]:
-    """What is written in a place of the grid; in a merged cell, at its first place only."""
-    cell = grid.owner[row][column]
-    first = next((r, c) for r, line in enumerate(grid.owner) for c, owner in enumerate(line) if owner == cell)
-    return tuple(cells.get(cell, ())) if first == (row, column) else ()
-
-
-def _flat_header(
-    grid: Grid, rows: list[list[tuple[Fragment, ...]]], cells: dict[int, list[Fragment]]
-) -> list[list[tuple[Fragment, ...]]]:
+def _flat_header(grid: Grid, rows: list[list[Cell]], cells: dict[int, list[Fragment]]) -> list[list[Cell]]:
     """A header of two rows, held together by cells over both, as one: "Results" over "Accuracy" in both columns."""
     if len(rows) < 3 or not set(grid.owner[0]) & set(grid.owner[1]):
         return rows

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from pipeline.blocks import Context, block_of, context_of, furniture_block, picture_block, table_block
+from pipeline.blocks import Context, blocks_of, context_of, furniture_block, picture_block, table_block
 from pipeline.fragments import Fragment, clean_box, fragments_of, frame_of
 from pipeline.furniture import find_furniture
 from pipeline.layout import Zone, ZoneKind, zones_of
 from pipeline.markdown import render_markdown, render_text
 from pipeline.objects import Placed, find_objects
-from pipeline.paragraphs import Chunk, chunks_of
+from pipeline.paragraphs import Chunk, chunks_of, goes_on
 from pipeline.rows import rows_from, steady
 from pipeline.tables import aligned_table
 from storage.records import Block, PageText
@@ -34,7 +35,7 @@ def structure(page: PageText) -> tuple[Block, ...]:
     body = [item for at, item in enumerate(items) if at not in furniture]
     context = context_of(page, frame, em)
     blocks = _body_blocks(body, context)
-    margin = [(items[at].mid, furniture_block(items[at], category)) for at, category in furniture.items()]
+    margin = [(items[at].mid, furniture_block(items[at], furniture[at])) for at in sorted(furniture)]
     head = [block for mid, block in margin if mid < frame.height / 2]
     foot = [block for mid, block in margin if mid >= frame.height / 2]
     return (*head, *blocks, *foot)
@@ -56,14 +57,28 @@ def _body_blocks(body: Sequence[Fragment], context: Context) -> list[Block]:
     items = sorted(
         [*rest, *(placed.place for placed in objects)], key=lambda f: (f.t, f.l, f.b, f.r, f.line.text)
     )
-    blocks: list[Block] = []
+    parts: list[Chunk | Block] = []
     for zone in zones_of(items, context.em):
         for part in _around_objects(zone):
             if part.items[0].source < 0:
-                blocks.extend(_object_blocks(objects[part.items[0].part], context))
+                parts.extend(_object_parts(objects[part.items[0].part], context))
             else:
-                blocks.extend(_zone_blocks(part, context))
-    return blocks
+                parts.extend(_zone_parts(part, context))
+    return blocks_of(list(_joined_over_columns(parts)), context)
+
+
+def _joined_over_columns(parts: Iterable[Chunk | Block]) -> Iterator[Chunk | Block]:
+    """Paragraphs that a column's end cuts in two made whole."""
+    last: Chunk | Block | None = None
+    for part in parts:
+        if isinstance(last, Chunk) and isinstance(part, Chunk) and part.starts_zone and goes_on(last, part):
+            last = replace(last, rows=(*last.rows, *part.rows))
+            continue
+        if last is not None:
+            yield last
+        last = part
+    if last is not None:
+        yield last
 
 
 def _around_objects(zone: Zone) -> Iterator[Zone]:
@@ -79,31 +94,27 @@ def _around_objects(zone: Zone) -> Iterator[Zone]:
         yield Zone(zone.kind, tuple(text))
 
 
-def _object_blocks(placed: Placed, context: Context) -> list[Block]:
+def _object_parts(placed: Placed, context: Context) -> list[Chunk | Block]:
     if placed.table is not None:
         return [table_block(placed.table, context)]
     if not placed.cells:
         return [picture_block(placed.box)]
-    return [block for cell in placed.cells for block in _zone_blocks(Zone(ZoneKind.TEXT, cell), context)]
+    return [chunk for cell in placed.cells for chunk in _text_chunks(cell, ZoneKind.TEXT, context)]
 
 
-def _zone_blocks(zone: Zone, context: Context) -> list[Block]:
+def _zone_parts(zone: Zone, context: Context) -> list[Chunk | Block]:
     if zone.kind is ZoneKind.TABLE:
-        table = aligned_table(zone.items, context.em)
-        if table is not None:
-            return [table_block(table, context)]
-    rows = rows_from(zone.items, context.page.lines, context.frame)
+        aligned = aligned_table(zone.items, context.em)
+        if aligned is not None:
+            above, below = (
+                _text_chunks(lines, ZoneKind.TEXT, context) for lines in (aligned.above, aligned.below)
+            )
+            return [*above, table_block(aligned.table, context), *below]
+    return [*_text_chunks(zone.items, zone.kind, context)]
+
+
+def _text_chunks(items: Sequence[Fragment], kind: ZoneKind, context: Context) -> list[Chunk]:
+    rows = rows_from(items, context.page.lines, context.frame)
     if context.is_ocr:
         rows = steady(rows)
-    return _chunk_blocks(chunks_of(rows, context.em, keep_lines=zone.kind is not ZoneKind.TEXT), context)
-
-
-def _chunk_blocks(chunks: Sequence[Chunk], context: Context) -> list[Block]:
-    blocks: list[Block] = []
-    indents: list[tuple[float, int]] = []  # left edges of the open list items, and where their text starts
-    for at, chunk in enumerate(chunks):
-        if chunk.marker is None:
-            indents.clear()
-        after = chunks[at + 1] if at + 1 < len(chunks) else None
-        blocks.append(block_of(chunk, after, indents, context))
-    return blocks
+    return chunks_of(rows, context.em, keep_lines=kind is ZoneKind.LINES)

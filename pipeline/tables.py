@@ -43,18 +43,72 @@ def _text(cell: Cell, words: frozenset[str]) -> str:
     )
 
 
-def aligned_table(items: Sequence[Fragment], em: float) -> Table | None:
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """A table of aligned cells, and the lines above and below it that are no rows of it."""
+
+    above: tuple[Fragment, ...]
+    table: Table
+    below: tuple[Fragment, ...]
+
+
+def aligned_table(items: Sequence[Fragment], em: float) -> Aligned | None:
     """The table that aligned `items` (sorted from top to bottom) make, or None if they make none."""
     bands = _bands(items)
     wide = _spanning(bands, em)
     columns = _columns([item for item in items if item not in wide], em)
-    if len(columns) < 2 or len(bands) < 2:
+    columns = _with_headers(columns, bands, em)
+    if len(columns) < 2 or len(bands) < 2 or len(wide) > 0.2 * len(items):
         return None
-    grid = [_row(band, columns, wide, repeat=at == 0) for at, band in enumerate(bands)]
-    merged = _merge(bands, grid, em)
-    if len(merged) < 2:
+    first, last = _extent(bands, columns)
+    inner = bands[first:last]
+    if len(inner) < 2:
         return None
-    return Table(tuple(tuple(tuple(cell) for cell in row) for row in merged))
+    rows = _merge(inner, [_row(band, columns, wide, repeat=at == 0) for at, band in enumerate(inner)], em)
+    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
+    table = Table(tuple(tuple(tuple(row[at]) for at in used) for row in rows))
+    if not is_filled(table):
+        return None
+    above = tuple(item for band in bands[:first] for item in band)
+    return Aligned(above, table, tuple(item for band in bands[last:] for item in band))
+
+
+def _extent(bands: Sequence[Sequence[Fragment]], columns: Sequence[Interval]) -> tuple[int, int]:
+    """The bands without the leading and closing ones that have something in one column only."""
+    single = [len({_nearest(item, columns) for item in band}) < 2 for band in bands]
+    first, last = 0, len(bands)
+    while first < last and single[first]:
+        first += 1
+    while last > first and single[last - 1] and _nearest(bands[last - 1][0], columns) == 0:
+        last -= 1
+    return first, last
+
+
+def is_filled(table: Table) -> bool:
+    """Whether enough of the grid is filled, and most rows have more than one cell."""
+    rows = table.cells
+    filled = [sum(1 for cell in row if cell) for row in rows]
+    if len(rows) < 2 or len(rows[0]) < 2:
+        return False
+    if sum(1 for count in filled if count >= 2) < 0.6 * len(rows):
+        return False
+    return sum(filled) >= 0.4 * len(rows) * len(rows[0])
+
+
+def _with_headers(columns: list[Interval], bands: Sequence[Sequence[Fragment]], em: float) -> list[Interval]:
+    """Neighbours that no row fills both, as a header set off from the figures below it, are one column."""
+    filled = [{_nearest(item, columns) for item in band} for band in bands]
+    out: list[Interval] = []
+    joined = False
+    for at, (left, right) in enumerate(columns):
+        alone = not any({at - 1, at} <= row for row in filled)
+        if out and alone and not joined and left - out[-1][1] < 2.5 * em:
+            out[-1] = (out[-1][0], right)
+            joined = True  # with the next one too it might bridge a row that fills both
+        else:
+            out.append((left, right))
+            joined = False
+    return out
 
 
 def _bands(items: Sequence[Fragment]) -> list[list[Fragment]]:
@@ -113,11 +167,13 @@ def _row(
     cells: list[list[Fragment]] = [[] for _ in columns]
     for item in band:
         over = [at for at, (left, right) in enumerate(columns) if min(right, item.r) > max(left, item.l)]
-        if item in wide and over:
-            for at in over if repeat else over[:1]:
-                cells[at].append(item)
-        else:
+        if item not in wide or not over:
             cells[_nearest(item, columns)].append(item)
+            continue
+        # A short header over some columns, with more below it in the same row, is the header of each.
+        for_each = repeat and len(over) < len(columns) and len(item.line.text) <= 40 and len(_lines(band)) > 1
+        for at in over if for_each else over[:1]:
+            cells[at].append(item)
     return cells
 
 
@@ -135,7 +191,8 @@ def _merge(
     out = [[list(cell) for cell in grid[0]]]
     for gap, cells in zip(gaps, grid[1:], strict=True):
         above = out[-1]
-        if not cells[0] and above[0] and gap <= max(usual, 0.6 * em):
+        fewer = sum(1 for cell in cells if cell) < sum(1 for cell in above if cell)
+        if fewer and not cells[0] and above[0] and gap <= max(usual, 0.6 * em):
             for mine, more in zip(above, cells, strict=True):
                 mine.extend(more)
         else:
