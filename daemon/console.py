@@ -243,21 +243,24 @@ def summary_object(summary: Summary) -> dict[str, object]:
 
 
 def summary_row(summary: Summary) -> dict[str, str]:
-    """Column title → value of the line of sums."""
-    documents = summary.documents
-    pages = sum(outcome.pages_done for outcome in documents)
-    per_minute = pages / summary.seconds * 60 if summary.seconds > 0 else 0.0
-    return {
-        "Files": f"{len(documents):,}",
-        "Done": f"{sum(outcome.state == 'done' for outcome in documents):,}",
-        "Failed": f"{sum(outcome.state in FAILED for outcome in documents):,}",
-        "Skipped": f"{summary.counts.get('skipped', 0):,}",
-        "Pages read": f"{pages:,}",
-        "Blank": f"{summary.counts.get('pages_blank', 0):,}",
-        "Pages failed": f"{summary.counts.get('pages_failed', 0):,}",
-        "Seconds": f"{summary.seconds:.1f}",
-        "Pages/min": f"{per_minute:,.0f}",
+    """Column title → value of the line of sums. Files = done + failed + locked + missing + waiting."""
+    counts = summary.counts
+    pages = counts["pages_done"]
+    row = {
+        "Files": counts["total"],
+        "Done": counts["done"],
+        "Failed": counts["failed"],
+        "Locked": counts["needs_password"],
+        "Missing": counts["missing"],
+        "Waiting": counts["waiting"],
+        "Pages read": pages,
+        "Blank": counts["pages_blank"],
+        "Pages failed": counts["pages_failed"],
     }
+    always = ("Files", "Done", "Failed", "Pages read")
+    shown = {title: f"{number:,}" for title, number in row.items() if number or title in always}
+    per_minute = pages / summary.seconds * 60 if summary.seconds > 0 else 0.0
+    return shown | {"Seconds": f"{summary.seconds:.1f}", "Pages/min": f"{per_minute:,.0f}"}
 
 
 FAILED = ("failed", "needs_password")

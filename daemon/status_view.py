@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +43,7 @@ def _state(snapshot: Snapshot) -> str:
     reason = snapshot.get("pause_reason")
     watcher = snapshot.get("watcher")
     text = state + (f" ({escape_name(str(reason))})" if reason else "")
-    return text + (f", watcher {watcher}" if watcher else "")
+    return text + (f", watcher {watcher}" if watcher not in (None, "off") else "")
 
 
 def _engine(snapshot: Snapshot) -> str:
@@ -84,6 +85,8 @@ def _pages(counts: Mapping[str, Any]) -> str:
 
 
 def _speed(snapshot: Snapshot) -> str:
+    if snapshot["state"] == "stopped":
+        return ""
     rate, eta_s = snapshot.get("rate_pages_per_min"), snapshot.get("eta_s")
     parts = [f"{rate:.0f} pages/min"] if rate else []
     if eta_s:
@@ -110,20 +113,45 @@ def _now(snapshot: Snapshot) -> list[str]:
 
 
 def _failures(snapshot: Snapshot) -> list[str]:
-    failed = [document for document in snapshot["documents"] if (document.get("error") or {}).get("code")]
-    lines = [f"  {failure(document)}" for document in failed[:FAILURES_SHOWN]]
-    if len(failed) > FAILURES_SHOWN:
-        lines.append(f"  and {plural(len(failed) - FAILURES_SHOWN, 'more', 'more')}: ocrd status --json")
+    lines = [f"  {failure(document)}" for document in snapshot["documents"] if problem(document)]
+    counts = snapshot["counts"]
+    more = counts["failed"] + counts["needs_password"] - FAILURES_SHOWN
+    if more > 0:
+        lines[FAILURES_SHOWN:] = [f"  and {plural(more, 'more', 'more')}: ocrd status --json"]
     return ["Failures", *lines] if lines else []
+
+
+def problem(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Why a file was not read as a whole: its own error, or that of its first failed page."""
+    error: Mapping[str, Any] | None = document.get("error")
+    if error and error.get("code"):
+        return error
+    failed = [warning for warning in document.get("warnings", ()) if warning["code"] == "page_failed"]
+    if not failed:
+        return None
+    message = (
+        f"{plural(len(failed), 'page')} failed, page {failed[0]['page']}: {failed[0].get('message', '')}"
+    )
+    return {"code": failed[0].get("error"), "message": message, "remedy": "run `ocrd retry FILE`"}
 
 
 def failure(document: Mapping[str, Any]) -> str:
     """`PATH: cause. Remedy` of one document of a snapshot."""
-    error = document["error"]
-    message = str(error.get("message") or error["code"]).rstrip(".")
+    error = problem(document) or {}
+    message = str(error.get("message") or error.get("code")).rstrip(".")
     remedy = str(error.get("remedy") or "")
     end = f" {remedy[:1].upper()}{remedy[1:]}" if remedy else ""
     return escape_name(f"{document['path']}: {message}.{end}")
+
+
+def take(connection: sqlite3.Connection, now: float, as_json: bool, all_documents: bool) -> Snapshot:
+    """What to show: everything for a script; for a person, without the documents there is nothing to say about."""
+    from storage import status
+
+    if as_json:
+        return status.snapshot(connection, now=now, all_documents=all_documents)
+    documents = status.notable(connection, failures=FAILURES_SHOWN)
+    return status.summary(connection, now=now) | {"documents": documents}
 
 
 def show(take: Callable[[], Snapshot], *, as_json: bool = False) -> None:

@@ -186,6 +186,28 @@ def iter_documents(conn: sqlite3.Connection, *, all_documents: bool = False) -> 
         yield _entry(conn, row)
 
 
+_FAILED = (
+    f"SELECT {_COLUMNS} FROM file_status WHERE id IN ("
+    "SELECT id FROM files WHERE (state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL)"
+    " AND (state = 'failed' OR sidecar_state = 'failed')"
+    " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.state IN ('failed', 'needs_password') OR documents.pages_failed > 0)"
+    " ORDER BY id DESC LIMIT ?"
+)
+_BEING_READ = (
+    f"SELECT {_COLUMNS} FROM file_status WHERE id IN"
+    " (SELECT files.id FROM workers JOIN files ON files.path = workers.path)"
+)
+
+
+def notable(conn: sqlite3.Connection, *, failures: int) -> list[dict[str, Any]]:
+    """The few entries a person wants to see: what is being read, and the last files that failed, wholly or partly."""
+    found = [_entry(conn, row) for row in conn.execute(_BEING_READ)]
+    known = {entry["path"] for entry in found}
+    entries = [_entry(conn, row) for row in conn.execute(_FAILED, (failures,))]
+    return found + [entry for entry in entries if entry["path"] not in known]
+
+
 def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
     error = None
     if row["error_code"] is not None:

@@ -30,15 +30,11 @@ def status(
       ocrd status --json | jq .counts
     """
     from daemon import status_view
-    from storage import status as library_status
     from storage.database import open_readonly
 
     connection = open_readonly(flags.settings(home=home).database_path)
     show = status_view.watch if watch else status_view.show
-    show(
-        lambda: library_status.snapshot(connection, now=time.time(), all_documents=all_documents),
-        as_json=as_json,
-    )
+    show(lambda: status_view.take(connection, time.time(), as_json, all_documents), as_json=as_json)
 
 
 def search(

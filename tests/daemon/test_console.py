@@ -190,10 +190,17 @@ LOCKED = {
 }
 
 
-def summary(*documents: Any, **counts: int) -> Any:
-    return SimpleNamespace(
-        documents=documents, counts=counts, seconds=30.0, exit_code=max(d.exit_code for d in documents)
-    )
+def summary(*documents: Any, **more: int) -> Any:
+    states = ("queued", "running", "done", "failed", "needs_password", "missing")
+    counts = {state: sum(document.state == state for document in documents) for state in states}
+    counts |= {"total": len(documents), "waiting": counts["queued"] + counts["running"]}
+    counts |= {
+        "pages_done": sum(document.pages_done for document in documents),
+        "pages_blank": 0,
+        "pages_failed": 0,
+    }
+    code = max(document.exit_code for document in documents)
+    return SimpleNamespace(documents=documents, counts=counts | more, seconds=30.0, exit_code=code)
 
 
 def test_summary_lists_files_sums_and_remedies(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,8 +214,9 @@ def test_summary_lists_files_sums_and_remedies(capsys: pytest.CaptureFixture[str
 
 def test_summary_sums_pages_and_rate() -> None:
     row = console.summary_row(summary(outcome("a"), outcome("b", **LOCKED), pages_blank=1))
-    assert (row["Files"], row["Done"], row["Failed"]) == ("2", "1", "1")
+    assert (row["Files"], row["Done"], row["Failed"], row["Locked"]) == ("2", "1", "0", "1")
     assert (row["Pages read"], row["Blank"], row["Pages/min"]) == ("2", "1", "4")
+    assert "Waiting" not in row
 
 
 def test_summary_of_many_files_lists_the_failed_ones_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,9 +84,17 @@ def test_only_the_last_failures_are_shown() -> None:
         {"path": f"/f{number}.pdf", "state": "failed", "error": {"code": "corrupt", "message": "damaged"}}
         for number in range(30)
     ]
-    text = status_view.render(snapshot(documents=failed))
+    counts = snapshot()["counts"] | {"failed": 29, "needs_password": 1}
+    text = status_view.render(snapshot(documents=failed, counts=counts))
     assert text.count("damaged") == status_view.FAILURES_SHOWN
     assert "and 20 more" in text
+
+
+def test_file_read_in_part_is_a_failure_too() -> None:
+    warnings = [{"code": "page_failed", "page": 7, "message": "is damaged", "error": "corrupt"}]
+    partial = {"path": "/p.pdf", "state": "done", "error": None, "warnings": warnings}
+    text = status_view.render(snapshot(documents=[partial]))
+    assert "/p.pdf: 1 page failed, page 7: is damaged. Run `ocrd retry FILE`" in text
 
 
 @pytest.mark.parametrize(
