@@ -154,6 +154,8 @@ class DocumentReader:
             if not lines.lines or blank.is_noise(lines, image):
                 return self._blank(prepared, warnings, clock, engine=self.engine.name)
             blocks = structure.structure(lines)
+        if result.frame is not None:
+            blocks = tuple(result.frame.block_to_page(block) for block in blocks)
         clock.mark("structure")
         if result.confidence is not None and result.confidence < LOW_CONFIDENCE:
             message = f"the engine is unsure of this page (confidence {result.confidence:.2f})"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from pipeline.engines.frame import Frame
 from storage.records import Block, DecodeStats, Line, PageText, PageWarning, StopReason
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class EngineReading:
     """What an engine returns: lines, for `pipeline.structure` to make blocks of, or blocks it made itself."""
 
     lines: PageText | None = None  # classic engines
+    frame: Frame | None = None  # the page was turned to be read: boxes and sizes are those of the turned page
     blocks: tuple[Block, ...] | None = None  # engines that give structure themselves (vlm)
     confidence: float | None = None  # 0…1, mean over characters
     stop_reason: StopReason = StopReason.COMPLETE

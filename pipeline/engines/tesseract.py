@@ -1,17 +1,21 @@
-"""Tesseract, in this process: layout, lines and words with confidences."""
+"""Tesseract, in this process: layout, lines and words with confidences, on a page set upright first."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engines import tessdata
+from pipeline.engines import orientation, tessdata
 from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.bullets import with_bullet
+from pipeline.engines.frame import Frame
+from pipeline.engines.lines import is_spaceless, make_line, mean_confidence
 from storage.errors import EngineError, EngineUnavailableError
-from storage.records import Box, Direction, Line, PageText, Word
+from storage.records import Box, Direction, Line, PageText, PageWarning, Word
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -21,8 +25,24 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")
 
 _MIN_DPI, _MAX_DPI = 70, 2400  # what Tesseract accepts as a source resolution
-# A row reaches from descender to ascender; this much of the font size in common faces (measured: 0.93…0.97).
-_ROW_PER_EM = 0.95
+_ROW_PER_EM = 0.95  # a row reaches from descender to ascender: this much of the font size in common faces
+# Mean confidence below which a reading is not believed: upright pages in a known script have 0.83 and more,
+# pages upside down or in an unknown script 0.45 and less (measured).
+DOUBTFUL = 0.65
+_NOISE_WORD = 0.3  # words without letter or digit below this are specks
+_NOISE_LINE = 0.25  # short lines below this are specks, too
+_SHORT = 3  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class UprightReading:
+    """A page set upright and what was read on it; `frame` leads back to the page as displayed."""
+
+    image: PageImage
+    frame: Frame | None
+    text: PageText
+    confidence: float | None
+    warnings: tuple[PageWarning, ...] = ()
 
 
 class TesseractEngine:
@@ -33,6 +53,7 @@ class TesseractEngine:
     def __init__(self, settings: Settings) -> None:
         self.languages = settings.languages or ("eng",)
         self._places = tessdata.folders([settings.tessdata, settings.home / "tessdata"], os.environ)
+        self._turns = orientation.TurnDetector(self._places)
         self._api: Any = None
 
     def version(self) -> str:
@@ -46,38 +67,74 @@ class TesseractEngine:
     def read(self, page: PageImage, *, hint: Sequence[Line] = ()) -> EngineReading:
         """The page's lines. Raises: `EngineUnavailableError` (no library or data), `EngineError`."""
         started = time.perf_counter()
-        api = self.api()
+        found = self.read_upright(page)
+        return EngineReading(
+            lines=found.text,
+            frame=found.frame,
+            confidence=found.confidence,
+            warnings=found.warnings,
+            seconds={self.name: time.perf_counter() - started},
+        )
+
+    def read_upright(self, page: PageImage) -> UprightReading:
+        """The page levelled and, where the reading is not to be believed, turned. Raises: as `read`."""
+        skew = orientation.skew_degrees(page.image)
+        if abs(skew) < orientation.MIN_SKEW:
+            skew = 0.0
+        first = self._read_turned(page, skew)
+        if first.confidence is not None and first.confidence >= DOUBTFUL:
+            return first
+        found = self._turns.detect(first.image)
+        if found is None:
+            return first
+        if orientation.is_turned(found):
+            second = self._read_turned(page, skew + found.degrees)
+            if (second.confidence or 0.0) > (first.confidence or 0.0):
+                return second
+        return first
+
+    def _read_turned(self, page: PageImage, degrees: float) -> UprightReading:
+        """The page read after a counter-clockwise turn."""
+        image, frame = orientation.turn(page, degrees) if degrees else (page, None)
+        lines, pictures, rules = self._recognise(image)
+        if frame is None and _is_sideways(lines):
+            # Tesseract took upright text lying on its side for vertical writing, and read it all the same.
+            image, frame = orientation.turn(page, 90.0)
+            lines = [_lying(line, frame) for line in lines]
+            pictures, rules = ([frame.from_page(box) for box in boxes] for boxes in (pictures, rules))
+        text = PageText(image.width_pt, image.height_pt, tuple(lines), tuple(rules), tuple(pictures))
+        return UprightReading(image, frame, text, mean_confidence(lines))
+
+    def _recognise(self, page: PageImage) -> tuple[list[Line], list[Box], list[Box]]:
+        """Lines, boxes of pictures and boxes of ruled lines."""
+        api = self._start()
         grey = page.image if page.image.mode == "L" else page.image.convert("L")
         try:
             api.SetImageBytes(grey.tobytes(), grey.width, grey.height, 1, grey.width)
             api.SetSourceResolution(min(max(round(page.dpi), _MIN_DPI), _MAX_DPI))
             if not api.Recognize():
                 raise EngineError("Tesseract gave up on this page", page=page.page)
-            text = _page_text(api, page)
+            lines = [with_bullet(line, page) for line in _lines(api, page)]
+            return lines, *_other_blocks(api, page)
         except RuntimeError as error:
             raise EngineError(f"Tesseract failed: {error}", page=page.page) from error
         finally:
             api.Clear()
-        return EngineReading(
-            lines=text,
-            confidence=mean_confidence(text.lines),
-            seconds={self.name: time.perf_counter() - started},
-        )
 
-    def close(self) -> None:
-        """Free the library's memory."""
-        if self._api is not None:
-            self._api.End()
-            self._api = None
-
-    def api(self) -> Any:
-        """The library's handle, set up at the first call."""
+    def _start(self) -> Any:
         if self._api is None:
             self._api = start(self.languages, self._places)
         return self._api
 
+    def close(self) -> None:
+        """Free the library's memory."""
+        self._turns.close()
+        if self._api is not None:
+            self._api.End()
+            self._api = None
 
-def start(languages: Sequence[str], places: Sequence[Any], *, psm: int | None = None) -> Any:
+
+def start(languages: Sequence[str], places: Sequence[Path], *, psm: int | None = None) -> Any:
     """A Tesseract handle for these languages. Raises: `EngineUnavailableError`."""
     try:
         import tesserocr
@@ -85,11 +142,10 @@ def start(languages: Sequence[str], places: Sequence[Any], *, psm: int | None = 
         raise EngineUnavailableError(
             "tesserocr is not installed", remedy="run `pip install tesserocr`"
         ) from error
+    psm = tesserocr.PSM.AUTO if psm is None else psm
     with tessdata.as_one_folder(languages, places) as folder:
         try:
-            api = tesserocr.PyTessBaseAPI(
-                path=str(folder), lang="+".join(languages), psm=tesserocr.PSM.AUTO if psm is None else psm
-            )
+            api = tesserocr.PyTessBaseAPI(path=str(folder), lang="+".join(languages), psm=psm)
         except RuntimeError as error:
             raise EngineUnavailableError(
                 f"Tesseract does not start with {'+'.join(languages)} from {folder}: {error}"
@@ -98,11 +154,20 @@ def start(languages: Sequence[str], places: Sequence[Any], *, psm: int | None = 
     return api
 
 
-def mean_confidence(lines: Sequence[Line]) -> float | None:
-    """Mean confidence over the characters of lines, 0…1; None without any."""
-    pairs = [(line.confidence, len(line.text)) for line in lines if line.confidence is not None]
-    total = sum(length for _, length in pairs)
-    return sum(value * length for value, length in pairs) / total if total else None
+def _is_sideways(lines: Sequence[Line]) -> bool:
+    """Whether most text is said to run downwards though its script never does."""
+    vertical = [line for line in lines if line.direction is Direction.TTB]
+    if 2 * sum(len(line.text) for line in vertical) <= sum(len(line.text) for line in lines):
+        return False
+    return not is_spaceless("".join(line.text for line in vertical))
+
+
+def _lying(line: Line, frame: Frame) -> Line:
+    turned = frame.line_from_page(line)
+    return make_line(turned.words, box=turned.box, size_pt=line.size_pt, region=line.region)
+
+
+# --- from the library's iterators to records -------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -112,43 +177,32 @@ class _OpenLine:
     box: Box
     region: int
     size_pt: float
-    direction: Direction
+    is_vertical: bool
     words: list[Word] = field(default_factory=list)
 
 
-def _page_text(api: Any, page: PageImage) -> PageText:
-    pictures, rules = _other_blocks(api, page)
-    lines = tuple(_close(line) for line in _lines(api, page) if line.words)
-    return PageText(page.width_pt, page.height_pt, lines, rules=rules, pictures=pictures)
+def _lines(api: Any, page: PageImage) -> Iterator[Line]:
+    for found in _open_lines(api, page):
+        words = [word for word in found.words if not _is_speck(word)]
+        if not words:
+            continue
+        line = make_line(
+            words, box=found.box, size_pt=found.size_pt, vertical=found.is_vertical, region=found.region
+        )
+        if len(line.text) > _SHORT or (line.confidence or 0.0) >= _NOISE_LINE:
+            yield line
 
 
-def _other_blocks(api: Any, page: PageImage) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """Boxes of pictures and of ruled lines."""
-    from tesserocr import PT, RIL
-
-    kinds: dict[int, list[Box]] = {}
-    blocks = api.GetIterator()
-    while blocks is not None:
-        box = blocks.BoundingBox(RIL.BLOCK)
-        if box is not None:
-            kinds.setdefault(blocks.BlockType(), []).append(_points(box, page))
-        if not blocks.Next(RIL.BLOCK):
-            break
-    pictures = [
-        box for kind in (PT.FLOWING_IMAGE, PT.HEADING_IMAGE, PT.PULLOUT_IMAGE) for box in kinds.get(kind, [])
-    ]
-    rules = [box for kind in (PT.HORZ_LINE, PT.VERT_LINE) for box in kinds.get(kind, [])]
-    return tuple(pictures), tuple(rules)
+def _is_speck(word: Word) -> bool:
+    return (word.confidence or 0.0) < _NOISE_WORD and not any(char.isalnum() for char in word.text)
 
 
-def _lines(api: Any, page: PageImage) -> Iterator[_OpenLine]:
+def _open_lines(api: Any, page: PageImage) -> Iterator[_OpenLine]:
     from tesserocr import RIL
 
     words = api.GetIterator()
-    if words is None:
-        return
     region, line = -1, None
-    while True:
+    while words is not None:
         if words.IsAtBeginningOf(RIL.BLOCK):
             region += 1
         if line is None or words.IsAtBeginningOf(RIL.TEXTLINE):
@@ -169,13 +223,9 @@ def _open(words: Any, region: int, page: PageImage) -> _OpenLine | None:
     box = words.BoundingBox(RIL.TEXTLINE)
     if box is None:
         return None
-    row = words.RowAttributes() or {}
-    height = row.get("row_height", 0.0) / page.scale_y
-    _, direction, _, _ = words.Orientation()
-    vertical = direction == WritingDirection.TOP_TO_BOTTOM
-    return _OpenLine(
-        _points(box, page), region, height / _ROW_PER_EM, Direction.TTB if vertical else Direction.LTR
-    )
+    height = (words.RowAttributes() or {}).get("row_height", 0.0) / page.scale_y
+    is_vertical = words.Orientation()[1] == WritingDirection.TOP_TO_BOTTOM
+    return _OpenLine(_points(box, page), region, height / _ROW_PER_EM, is_vertical)
 
 
 def _word(words: Any, page: PageImage) -> Word | None:
@@ -188,21 +238,24 @@ def _word(words: Any, page: PageImage) -> Word | None:
     return Word(text, _points(box, page), max(0.0, min(1.0, words.Confidence(RIL.WORD) / 100)))
 
 
+def _other_blocks(api: Any, page: PageImage) -> tuple[list[Box], list[Box]]:
+    """Boxes of pictures and of ruled lines."""
+    from tesserocr import PT, RIL
+
+    pictures: list[Box] = []
+    rules: list[Box] = []
+    kinds = {PT.FLOWING_IMAGE: pictures, PT.HEADING_IMAGE: pictures, PT.PULLOUT_IMAGE: pictures}
+    kinds |= {PT.HORZ_LINE: rules, PT.VERT_LINE: rules}
+    blocks = api.GetIterator()
+    while blocks is not None:
+        box = blocks.BoundingBox(RIL.BLOCK)
+        if box is not None and (kind := kinds.get(blocks.BlockType())) is not None:
+            kind.append(_points(box, page))
+        if not blocks.Next(RIL.BLOCK):
+            break
+    return pictures, rules
+
+
 def _points(box: tuple[int, int, int, int], page: PageImage) -> Box:
     left, top, right, bottom = box
-    return (left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y)
-
-
-def _close(line: _OpenLine) -> Line:
-    words = tuple(line.words)
-    made = Line(
-        " ".join(word.text for word in words), line.box, words, round(line.size_pt, 1), line.direction
-    )
-    return replace(made, region=line.region, confidence=mean_confidence_of_words(words))
-
-
-def mean_confidence_of_words(words: Sequence[Word]) -> float | None:
-    """Mean confidence over the characters of words, 0…1; None without any."""
-    pairs = [(word.confidence, len(word.text)) for word in words if word.confidence is not None]
-    total = sum(length for _, length in pairs)
-    return sum(value * length for value, length in pairs) / total if total else None
+    return left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y
