@@ -24,9 +24,7 @@ VERTICAL = 360.0  # the "angle" of upright characters set from top to bottom
 # All in em, the font size.
 _BASELINE = 0.15  # how far the baselines of neighbours in one run may differ
 _RUN_GAP = 1.0  # neighbours further apart than this are in different runs
-_STRETCHED = (
-    2.5  # but with one space between them, in one text object, they may be so far apart: justified text
-)
+_STRETCHED = 2.5  # but so far apart with one space between them in one text object: justified text
 _JOIN_NEXT = 1.0  # gap over which runs that follow each other in the file still join
 _JOIN_ANY = 0.6  # the same, for runs from anywhere: columns may lie less than 1 em apart
 _LABEL_GAP = 1.8  # the same, between "1.2", "(a)" or a bullet and the text it introduces
@@ -159,11 +157,10 @@ class _Runs:
         hidden = _hidden(characters.styles)[characters.style_of[frame.index[inked]]]
         small = np.minimum(size[1:], size[:-1])
         gap = np.maximum(start[1:] - end[:-1], start[:-1] - end[1:])
-        breaks = (
-            (np.abs(np.diff(base)) > _BASELINE * small)
-            | (gap > _RUN_GAP * small)
-            | (hidden[1:] != hidden[:-1])
-        )
+        objects = characters.object_of[frame.index[inked]]
+        one_space = (np.diff(inked) == 2) & (objects[1:] == objects[:-1])
+        breaks = gap > np.where(one_space, _STRETCHED, _RUN_GAP) * small
+        breaks |= (np.abs(np.diff(base)) > _BASELINE * small) | (hidden[1:] != hidden[:-1])
         firsts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
         lasts = np.concatenate((firsts[1:] - 1, [len(inked) - 1]))
         of_char = np.zeros(len(inked), dtype=np.int64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline import bidi
 from pipeline.pdf_chars import Bools, Characters, Floats, Ints, Style
+from pipeline.pdf_codes import clean, compose
 from pipeline.pdf_lines import VERTICAL, Frame, frames, is_cjk
 from pipeline.pdf_rtl import rtl_words
 from storage.records import Box, Direction, Line, Word
@@ -26,16 +25,6 @@ _CJK_GAP = 0.6
 _TRACKING = (0.02, 0.5)  # a median gap between letters that counts as letter-spacing
 _SAME_PLACE = 0.2  # em; a character printed twice for boldness is at most so far apart
 
-_SPACES: Ints = np.array(
-    [9, 10, 11, 12, 13, 32, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
-)
-_PDFIUM_HYPHEN = 0x02  # what PDFium puts in the place of a hyphen at a line's end
-_SOFT_HYPHEN = 0xAD
-_SYMBOLS = {  # private-use codes of the Symbol and Wingdings fonts that lists are made with
-    0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "◻", 0xF0D8: "➢", 0xF0FC: "✓", 0xF0FE: "☒", 0xF06F: "□", 0xF0E0: "→",
-    0xF076: "❖", 0xF02D: "-", 0xF02B: "+", 0xF03D: "=", 0xF0B0: "°", 0xF0B1: "±", 0xF0A3: "≤", 0xF0B3: "≥",
-    0xF0AE: "→", 0xF061: "α", 0xF062: "β", 0xF067: "γ", 0xF064: "δ", 0xF06D: "µ", 0xF070: "π", 0xF073: "σ",
-}  # fmt: skip
 # Accents that old TeX fonts draw as a glyph of their own over the letter, and their combining forms.
 _ACCENTS = {
     0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x5E: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304",
@@ -56,8 +45,8 @@ class LayerLine:
 
 def to_lines(characters: Characters) -> list[LayerLine]:
     """The lines of a page in file order; words without white space, control and private-use characters."""
-    codes = _clean(characters.codes)
-    kept = codes != 0
+    codes = clean(characters.codes)
+    kept = (codes != 0) & ~_said_twice(characters)
     characters = replace(_select(characters, kept), codes=codes[kept])
     rtl_page = _is_rtl_page(characters.codes)
     found: list[LayerLine] = []
@@ -65,6 +54,21 @@ def to_lines(characters: Characters) -> list[LayerLine]:
         found += _frame_lines(frame, characters, rtl_page)
     found.sort(key=lambda line: line.first)
     return _with_brackets_turned(found)
+
+
+def _said_twice(characters: Characters) -> Bools:
+    """(N,) characters PDFium adds at the place of another: an /ActualText beside the text that it stands for."""
+    extra = np.zeros(len(characters), dtype=bool)
+    same = (characters.boxes[1:] == characters.boxes[:-1]).all(axis=1)
+    same &= characters.object_of[1:] == characters.object_of[:-1]
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if last - first < 3:  # the pieces of a ligature
+            continue
+        there = (characters.boxes == characters.boxes[first]).all(axis=1)
+        there &= characters.object_of == characters.object_of[first]
+        extra[first : last + 1] = int(there.sum()) > last - first + 1
+    return extra
 
 
 def _with_brackets_turned(lines: list[LayerLine]) -> list[LayerLine]:
@@ -98,30 +102,6 @@ def _select(characters: Characters, kept: Bools) -> Characters:
         object_of=characters.object_of[kept],
         spaced=characters.spaced[kept],
     )
-
-
-def _clean(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """White space as U+0020, PDFium's hyphen as such, what nobody can read as 0."""
-    codes = codes.copy()
-    codes[np.isin(codes, _SPACES)] = 32
-    codes[codes == _PDFIUM_HYPHEN] = 0x2D
-    odd = (codes < 32) | ((codes >= 0x7F) & (codes < 0xA0)) | (codes >= 0x200B)
-    if odd.any():
-        for code in np.unique(codes[odd]).tolist():
-            codes[codes == code] = _readable(code)
-    return codes
-
-
-@functools.lru_cache(maxsize=4096)
-def _readable(code: int) -> int:
-    """The code itself, its readable form, or 0."""
-    if code in _SYMBOLS:
-        return ord(_SYMBOLS[code])
-    if 0xD800 <= code <= 0xDFFF or code == 0xFFFD:
-        return code  # halves of a pair are put together in the word
-    if code > 0x10FFFF or unicodedata.category(chr(code)) in ("Cc", "Cf", "Co", "Cn"):
-        return 0
-    return code
 
 
 def _is_rtl_page(codes: npt.NDArray[np.uint32]) -> bool:
@@ -321,7 +301,7 @@ class _Words:
             rtl=rtl,
         ):
             boxes = self.boxes[[first + i for i in members]]
-            tidy = _compose(text.replace("\u00ad", ""))
+            tidy = compose(text.replace("\u00ad", ""))
             if tidy:
                 box = (*boxes[:, :2].min(axis=0).tolist(), *boxes[:, 2:].max(axis=0).tolist())
                 found.append(Word(tidy, box))
@@ -335,7 +315,7 @@ class _Words:
         if "\u00ad" in text:
             shows = stop in self.line_last and text.endswith("\u00ad") and len(text) > 1
             text = text.replace("\u00ad", "") + ("-" if shows else "")
-        return _compose(text)
+        return compose(text)
 
     def _with_accents(self, text: str, start: int) -> str:
         """`¨` drawn over `a` becomes `ä`: an accent whose middle lies on a letter belongs to it."""
@@ -352,24 +332,3 @@ class _Words:
                     pieces[i] = ""
                     break
         return "".join(pieces)
-
-
-def _compose(text: str) -> str:
-    """Letters and their marks as one character, surrogate pairs joined, presentation forms as plain letters."""
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return unicodedata.normalize("NFC", "".join(map(_plain, text)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
-    """A ligature or presentation form taken apart; other compatibility characters (², ½, ⅷ) say more as they are."""
-    code = ord(char)
-    if (
-        0xFB00 <= code <= 0xFDFB
-        or 0xFE70 <= code <= 0xFEFC
-        or 0x2E80 <= code <= 0x2FDF
-        or 0xFE30 <= code <= 0xFE4F
-    ):
-        return unicodedata.normalize("NFKC", char)
-    return char
