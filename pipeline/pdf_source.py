@@ -140,8 +140,7 @@ class PdfSource:
         """The raw document handle, null on failure."""
         import pypdfium2.raw as pdfium
 
-        # PDFium converts between UTF-8 and Latin-1 itself, as the security handler's revision wants it.
-        secret = password.encode("utf-8", "surrogateescape") + b"\0"
+        secret = _secret(password)
         if header_at < PDFIUM_HEADER_BYTES - 4:
             return pdfium.FPDF_LoadDocument(os.fsencode(self._path) + b"\0", secret)
         if self._file is None:
@@ -259,6 +258,14 @@ def _spellings(passwords: Sequence[str]) -> list[str]:
         *((text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFKC"))) for text in passwords),
     ]
     return list(dict.fromkeys(spelling for spellings in forms for spelling in spellings))
+
+
+def _secret(password: str) -> bytes:
+    """`password` for PDFium, which converts between UTF-8 and Latin-1 as the file's revision wants it."""
+    try:
+        return password.encode("utf-8", "surrogateescape") + b"\0"  # bytes from a command line as they were
+    except UnicodeEncodeError:
+        return password.encode("utf-8", "surrogatepass") + b"\0"
 
 
 def _text(function: Any, *arguments: Any) -> str:
