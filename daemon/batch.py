@@ -320,8 +320,10 @@ def _outcome(path: bytes, entry: dict[str, object], pause: jobs.Pause | None) ->
     state = str(entry["state"])
     if state == "done" and entry["pages_failed"]:
         warnings = entry["warnings"] if isinstance(entry["warnings"], list) else []
-        first = next((warning for warning in warnings if warning["code"] == "page_failed"), {})
-        code = first.get("error", "page_failed")
+        first: dict[str, object] = next(
+            (warning for warning in warnings if warning["code"] == "page_failed"), {}
+        )
+        code = str(first.get("error", "page_failed"))
         message = (
             f"{entry['pages_failed']} of {entry['pages']} pages failed, page {first.get('page')}: "
             + str(first.get("message", ""))

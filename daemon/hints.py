@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -128,16 +130,22 @@ def unwatched(folders: list[tuple[bytes, int]]) -> int:
 
     watchdog ≥ 7 keeps silent when the limit is reached below the root (older versions raise).
     """
-    watched: set[int] = set()
     try:
-        for descriptor in Path("/proc/self/fd").iterdir():
-            if str(descriptor.readlink()) != "anon_inode:inotify":
-                continue
-            for line in Path(f"/proc/self/fdinfo/{descriptor.name}").read_bytes().splitlines():
-                if line.startswith(b"inotify wd:"):
-                    watched.add(int(line.split(b"ino:", 1)[1].split(b" ", 1)[0], 16))
-    except (OSError, ValueError, IndexError):
+        descriptors = list(Path("/proc/self/fd").iterdir())
+    except OSError:
         return 0
+    watched: set[int] = set()
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # closed since it was listed
+            if str(descriptor.readlink()) == "anon_inode:inotify":
+                watched |= _watched_inodes(Path(f"/proc/self/fdinfo/{descriptor.name}").read_bytes())
     missing = sum(1 for _, inode in folders if inode not in watched)
     # Where not even the root is found, inode numbers here are not those of the kernel's list (overlay file systems).
     return missing if folders and folders[0][1] in watched else 0
+
+
+def _watched_inodes(fdinfo: bytes) -> set[int]:
+    """Inode numbers in lines such as `inotify wd:3 ino:9e7e sdev:800013 mask:800afce …`."""
+    return {
+        int(match, 16) for match in re.findall(rb"^inotify wd:\w+ ino:([0-9a-f]+) ", fdinfo, re.MULTILINE)
+    }

@@ -16,10 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from daemon.activity import Activity
 from daemon.intake import Intake, register_again
+from daemon.publish import provenance, publish
 from storage import jobs, results
 from storage.database import explain
 from storage.errors import DiskFullError, OcrdError, StorageError, from_os_error
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 
 AHEAD = 2  # pages prepared while one is read
 PAGES_A_TURN = 4  # then look for sidecars and new files again
-CREATE = "pipeline.engines.registry.create"
 
 
 def create_engine(name: str, settings: Settings) -> Engine:
@@ -127,9 +127,7 @@ class Worker:
     def _publish_one(self, job: PublishJob) -> None:
         self.activity.begin(job.path, None, "publish", self.clock())
         try:
-            from daemon.publish import publish
-
-            publish(self.conn, self.owner, job, self.settings, self._version)
+            publish(self.conn, self.owner, job, self.settings, self._provenance)
         except Exception as unexpected:
             error = self._explain(unexpected, job.path)
             log.warning("cannot write sidecars: %s", error.message, extra={"path": job.path})
@@ -286,9 +284,7 @@ class Worker:
         return explained(error, os.fsdecode(path), page)
 
     @cached_property
-    def _version(self) -> dict[str, Any]:
-        from daemon.publish import provenance
-
+    def _provenance(self) -> dict[str, object]:
         return provenance(self.settings)
 
 
