@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import control, finding, reading
+from daemon.commands import bench, control, finding, reading
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -71,6 +71,7 @@ for command in (
     control.config,
 ):
     app.command()(command)
+bench.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
