@@ -38,13 +38,14 @@ def open_database(path: Path) -> sqlite3.Connection:
     with _explained(path):
         conn = _connect(path.absolute().as_uri())
         try:
+            pending = _pending(conn, path)  # before anything is changed: it may be somebody else's
             conn.execute("PRAGMA journal_mode = WAL")
             conn.execute("PRAGMA synchronous = FULL")
             conn.execute(
                 "PRAGMA checkpoint_fullfsync = ON"
             )  # macOS: a checkpoint leaves the drive's cache too
             conn.execute("PRAGMA foreign_keys = ON")
-            if _pending(conn, path):
+            if pending:
                 _migrate(conn, path)
         except BaseException:
             conn.close()

@@ -132,7 +132,7 @@ def _readable_file(conn: sqlite3.Connection, document_id: int) -> sqlite3.Row | 
     row: sqlite3.Row | None = conn.execute(
         "SELECT files.path_bytes, size, mtime_ns FROM files LEFT JOIN roots ON roots.id = root_id"
         " WHERE document_id = ? AND files.state = 'linked' AND missing_since IS NULL"
-        " AND COALESCE(roots.state, 'ok') <> 'gone' ORDER BY files.id LIMIT 1",
+        " AND COALESCE(roots.state, 'ok') <> 'gone' LIMIT 1",
         (document_id,),
     ).fetchone()
     return row

@@ -1,7 +1,7 @@
 """Which files there are: roots, paths seen, moved, missing, forgotten, found by name.
 
-Watched folders (`storage.roots`), what the content of a file makes of it (`link`, in `storage.content`) and trying again
-(`storage.again`) are part of this module's interface.
+Watched folders (`storage.roots`), what the content of a file makes of it (`link`, in `storage.content`) and trying
+again (`storage.again`) are part of this module's interface.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def find_files(conn: sqlite3.Connection, text: str) -> list[FileRow]:
         ("instr(files.name_key, ?) > 0", key),
     ):
         rows = conn.execute(
-            "SELECT files.id, path_bytes, files.document_id, file_status.state, markdown_path, json_path"
+            "SELECT files.id, path_bytes, files.document_id, file_status.state, files.markdown_path, files.json_path"
             f" FROM files JOIN file_status USING (id) WHERE {condition} ORDER BY files.path LIMIT 1000",
             (value,),
         ).fetchall()

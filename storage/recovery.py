@@ -15,6 +15,8 @@ from storage.database import transaction
 from storage.errors import OcrdError, WorkerLostError
 from storage.setbacks import FREE, MAX_ATTEMPTS, count_intake, count_page
 
+_EVER = 1e18
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
@@ -57,7 +59,7 @@ def _sum(a: Recovered, b: Recovered) -> Recovered:
 def _recover_owner(
     conn: sqlite3.Connection, owner: str, now: float, dead: bool, max_attempts: int
 ) -> Recovered:
-    limit = float("inf") if dead else now
+    limit = _EVER if dead else now
     pages = conn.execute(
         "SELECT document_id, page, attempts FROM page_jobs WHERE state = 'leased' AND lease_owner = ?"
         " AND lease_expires < ?",
@@ -100,11 +102,15 @@ def _recover_file(
             return count_intake(conn, file["id"], file["attempts"] + 1, max_attempts, lost)
         conn.execute(f"UPDATE files SET suspect = 1, {FREE} WHERE id = ?", (file["id"],))
         return False
-    spent = certain and file["sidecar_attempts"] + 1 >= max_attempts
+    if not certain:
+        conn.execute(f"UPDATE files SET {FREE} WHERE id = ?", (file["id"],))
+        return False
+    spent = bool(file["sidecar_attempts"] + 1 >= max_attempts)
     conn.execute(
-        f"UPDATE files SET {FREE}, sidecar_attempts = sidecar_attempts + ?,"
-        " sidecar_state = CASE WHEN ? THEN 'failed' ELSE sidecar_state END,"
-        " publish_after = CASE WHEN ? THEN NULL ELSE publish_after END WHERE id = ?",
-        (int(certain), spent, spent, file["id"]),
+        f"UPDATE files SET {FREE}, sidecar_attempts = sidecar_attempts + 1,"
+        " sidecar_state = CASE WHEN :spent THEN 'failed' ELSE sidecar_state END,"
+        " publish_after = CASE WHEN :spent THEN NULL ELSE publish_after END,"
+        " error_code = :code, error_message = :message, remedy = :remedy WHERE id = :id",
+        {"spent": spent, "code": lost.code, "message": lost.message, "remedy": lost.remedy, "id": file["id"]},
     )
     return spent

@@ -1,0 +1,54 @@
+"""What tests of several packages share: a migrated database, and a clock that only moves when told."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.database import open_database
+
+
+class Clock:
+    """Epoch seconds that stand still."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def advance(self, seconds: float) -> float:
+        self.now += seconds
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated database without content, to be copied: migrating takes seconds, copying does not."""
+    path = tmp_path_factory.mktemp("database") / "ocrd.db"
+    conn = open_database(path)
+    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    conn.close()
+    return path
+
+
+@pytest.fixture
+def database_path(tmp_path: Path, empty_database: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    return Path(shutil.copy(empty_database, home / "ocrd.db"))
+
+
+@pytest.fixture
+def fresh_db(database_path: Path) -> Iterator[sqlite3.Connection]:
+    """An open, empty, migrated database; it does not wait for the disk."""
+    conn = open_database(database_path)
+    conn.execute("PRAGMA synchronous = OFF")
+    yield conn
+    conn.close()
