@@ -1,11 +1,171 @@
-"""The default: Tesseract first, RapidOCR for the lines it is unsure of."""
+"""The default: Tesseract reads the page, RapidOCR reads again what Tesseract is unsure of or missed.
+
+Three ways for a page after Tesseract's reading:
+- nobody can believe it (mean confidence below `tesseract.DOUBTFUL`, as with a script its languages lack): RapidOCR
+  reads the whole page, and the better reading stays;
+- some lines hold a doubtful word: RapidOCR recognises those lines alone (40 to 90 ms each, no detection) and its
+  words replace the doubtful ones. Where that brings letters Tesseract does not know (é, ü, ß with English data), the
+  page is in another language, and the bar for the rest of its lines rises;
+- ink is left that no word covers: RapidOCR's detector looks at the page, reduced, and what it finds uncovered is read.
+
+Threshold measured on 346 lines of 11 ground-truth pages (Tesseract alone: 101 wrong characters, RapidOCR alone: 37):
+
+    reread below   0.5   0.7   0.8   0.85  0.88  0.9   0.92  0.95  all
+    lines reread   5 %   8 %   11 %  13 %  14 %  17 %  32 %  47 %  100 %
+    wrong chars    77    63    55    50    48    45    43    43    41
+"""
 
 from __future__ import annotations
 
-from pipeline.engines.tesseract import TesseractEngine
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipeline.engines import leftover
+from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.fusion import MIN_SCORE, fuse
+from pipeline.engines.lines import make_line, mean_confidence
+from pipeline.engines.rapid import UNKNOWN_SCRIPTS, RapidReader, line_in, rapid_version, read_lines, weight
+from pipeline.engines.tesseract import DOUBTFUL, TesseractEngine, UprightReading, script_warnings
+from storage.records import Box, Line, Word
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from storage.settings import Settings
+
+_SURE = 0.88  # a word at least this confident needs no second reading …
+_SURE_FOREIGN = 0.965  # … unless the page turns out to be in a language Tesseract has no data for
+_MIN_FOREIGN_LINES = 2
+_MIN_FOREIGN_PART = 0.1
+_GARBAGE = 0.35  # lines below this that RapidOCR cannot read either are no text
+_LOOK_PX = 960  # long side the detector sees when it looks for missed text
+_MISSED = 0.6  # a detected line whose width words cover less than this was missed (read lines: 0.69 and more)
+_PAD = 0.15  # of its height, around a line's box, for the recogniser
 
 
-class ClassicEngine(TesseractEngine):
-    """Tesseract's reading."""
+class ClassicEngine:
+    """Tesseract first, RapidOCR where it is needed."""
 
     name = "classic"
+
+    def __init__(self, settings: Settings) -> None:
+        self._tesseract = TesseractEngine(settings)
+        self._rapid = RapidReader()
+
+    def version(self) -> str:
+        """Names and versions of both, for the provenance."""
+        return f"{self._tesseract.version()} + {rapid_version()}"
+
+    def read(self, page: PageImage, *, hint: Sequence[Line] = ()) -> EngineReading:
+        """The page's lines. Raises: `EngineUnavailableError`, `EngineError`."""
+        started = time.perf_counter()
+        found = self._tesseract.read_upright(page)
+        first_s = time.perf_counter() - started
+        if (found.confidence or 0.0) < DOUBTFUL:
+            lines = self._whole_page(found)
+        else:
+            lines = self._missed(found.image, self._doubtful(found.image, found.text.lines))
+        confidence = mean_confidence(lines)
+        return EngineReading(
+            lines=replace(found.text, lines=tuple(lines)),
+            frame=found.frame,
+            confidence=confidence,
+            warnings=script_warnings(found) if (confidence or 0.0) < DOUBTFUL else (),
+            seconds={"tesseract": first_s, "rapidocr": time.perf_counter() - started - first_s},
+        )
+
+    def close(self) -> None:
+        """Free both libraries' memory."""
+        self._tesseract.close()
+        self._rapid.close()
+
+    def _whole_page(self, found: UprightReading) -> Sequence[Line]:
+        """RapidOCR's reading of the page if it has more to say, else Tesseract's without what nobody can read."""
+        lines = [] if found.script in UNKNOWN_SCRIPTS else read_lines(self._rapid, found.image)
+        if weight(lines) > weight(found.text.lines):
+            return lines
+        return [line for line in found.text.lines if (line.confidence or 0.0) >= _GARBAGE]
+
+    def _doubtful(self, page: PageImage, lines: Sequence[Line]) -> list[Line]:
+        """The lines, those with a doubtful word read again."""
+        again = {at: self._again(page, line, _SURE) for at, line in enumerate(lines) if doubt(line) < _SURE}
+        foreign = sum(_foreign_letters(lines[at], line) for at, line in again.items() if line is not None)
+        if foreign >= max(_MIN_FOREIGN_LINES, _MIN_FOREIGN_PART * len(lines)):
+            rest = {at for at, line in enumerate(lines) if doubt(line) < _SURE_FOREIGN}
+            again |= {at: self._again(page, lines[at], _SURE_FOREIGN) for at in rest}
+        kept = [again.get(at, line) for at, line in enumerate(lines)]
+        return [line for line in kept if line is not None]
+
+    def _again(self, page: PageImage, line: Line, sure: float) -> Line | None:
+        """The line after a second reading; None if it is nothing to either engine."""
+        second = self._rapid.recognise(crop(page, line.box))
+        if second.score < MIN_SCORE and (line.confidence or 0.0) < _GARBAGE:
+            return None
+        return fuse(line, second, sure)
+
+    def _missed(self, page: PageImage, lines: list[Line]) -> list[Line]:
+        """The lines, and those that only RapidOCR's detector finds."""
+        if not leftover.is_worth_a_look(page, lines):
+            return lines
+        for place in self._rapid.detect(page.image, long_side=_LOOK_PX):
+            box = _points(place, page)
+            if leftover.covered(box, lines) >= _MISSED:
+                continue
+            second = self._rapid.recognise(crop(page, box, pad=0.0))
+            if second.score < MIN_SCORE or not second.text:
+                continue
+            lines = [*_without(lines, box), line_in(box, second.text, second.score)]
+        return lines
+
+
+def doubt(line: Line) -> float:
+    """The confidence of the line's least sure word that has a letter or digit (of any, where none has)."""
+    words = [word for word in line.words if any(char.isalnum() for char in word.text)] or line.words
+    return min((word.confidence or 0.0 for word in words), default=0.0)
+
+
+def crop(page: PageImage, box: Box, *, pad: float = _PAD) -> Image.Image:
+    """The pixels of a box given in points, with `pad` of its height around it."""
+    edge = pad * min(box[3] - box[1], box[2] - box[0])
+    left, top, right, bottom = box[0] - edge, box[1] - edge, box[2] + edge, box[3] + edge
+    place = (
+        max(0, int(left * page.scale_x)),
+        max(0, int(top * page.scale_y)),
+        min(page.image.width, int(right * page.scale_x) + 1),
+        min(page.image.height, int(bottom * page.scale_y) + 1),
+    )
+    return page.image.crop(place)
+
+
+def _foreign_letters(first: Line, second: Line) -> bool:
+    """Whether the second reading has letters beyond ASCII that the first lacks."""
+    return _beyond_ascii(second.text) > _beyond_ascii(first.text)
+
+
+def _beyond_ascii(text: str) -> int:
+    return sum(char.isalpha() and not char.isascii() for char in text)
+
+
+def _without(lines: Sequence[Line], box: Box) -> list[Line]:
+    """The lines without the words whose middle lies in `box`."""
+    kept = []
+    for line in lines:
+        words = tuple(word for word in line.words if not _holds(box, word))
+        if len(words) == len(line.words):
+            kept.append(line)
+        elif words:
+            shorter = make_line(words, size_pt=line.size_pt, region=line.region)
+            kept.append(replace(shorter, direction=line.direction))
+    return kept
+
+
+def _holds(box: Box, word: Word) -> bool:
+    x, y = (word.box[0] + word.box[2]) / 2, (word.box[1] + word.box[3]) / 2
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def _points(box: Box, page: PageImage) -> Box:
+    left, top, right, bottom = box
+    return left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y

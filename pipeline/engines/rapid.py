@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 DETECT_PX = 1280
 _ENLARGE_PX = 736  # smaller images are enlarged to this, which is what the detector was trained for
 MIN_SCORE = 0.5  # lines below this are dropped
+# Scripts (as Tesseract's model names them) of which the recogniser has no letter.
+UNKNOWN_SCRIPTS = frozenset(
+    {"Arabic", "Hebrew", "Hangul", "Korean", "Thai", "Devanagari", "Bengali", "Tamil"}
+)
 _TALL = 1.5  # a box this much higher than wide holds vertical text
 # The detector grows its boxes beyond the ink; this much of the box's height is the font size (measured).
 _EM_PER_BOX = 0.85
@@ -163,16 +167,21 @@ def read_lines(reader: RapidReader, page: PageImage) -> list[Line]:
     """The lines of a page, top down, or right to left where most are vertical. Raises: as `RapidReader.read`."""
     lines = []
     for corners, text, score, pieces in reader.read(page.image):
-        if score < MIN_SCORE or not text.strip():
-            continue
-        box = _points(hull((x, y, x, y) for x, y in corners), page)
-        words = _words(text.strip(), pieces, box, score, page)
-        is_vertical = box[3] - box[1] > _TALL * (box[2] - box[0]) and len(text) > 1
-        thickness = (box[2] - box[0]) if is_vertical else (box[3] - box[1])
-        lines.append(make_line(words, box=box, size_pt=thickness * _EM_PER_BOX, vertical=is_vertical))
+        if score >= MIN_SCORE and text.strip():
+            box = _points(hull((x, y, x, y) for x, y in corners), page)
+            own = [(piece, _points(place, page)) for piece, place in pieces]
+            lines.append(line_in(box, text.strip(), score, own))
     if 2 * sum(line.direction is Direction.TTB for line in lines) > len(lines):
         lines.sort(key=lambda line: (-line.box[2], line.box[1]))
     return lines
+
+
+def line_in(box: Box, text: str, score: float, pieces: Sequence[tuple[str, Box]] = ()) -> Line:
+    """A line from a detected box (points); `pieces`: parts of the text with their boxes, where they are known."""
+    is_vertical = box[3] - box[1] > _TALL * (box[2] - box[0]) and len(text) > 1
+    thickness = (box[2] - box[0]) if is_vertical else (box[3] - box[1])
+    words = _words(text, pieces, score) or spread(text, box, score, vertical=is_vertical)
+    return make_line(words, box=box, size_pt=thickness * _EM_PER_BOX, vertical=is_vertical)
 
 
 def weight(lines: Sequence[Line]) -> float:
@@ -251,10 +260,8 @@ def _scaled(pieces: Any, scale: float) -> list[tuple[str, Box]]:
     ]
 
 
-def _words(
-    text: str, pieces: Sequence[tuple[str, Box]], box: Box, score: float, page: PageImage
-) -> tuple[Word, ...]:
-    """The line's words with the boxes of the pieces they are made of; guessed where the pieces do not fit."""
+def _words(text: str, pieces: Sequence[tuple[str, Box]], score: float) -> tuple[Word, ...]:
+    """The line's words with the boxes of the pieces they are made of; none where the pieces do not fit."""
     words, left = [], list(pieces)
     for token in text.split():
         used, rest = [], token
@@ -263,8 +270,8 @@ def _words(
             rest = rest[len(piece) :]
             used.append(place)
         if rest or not used:
-            return spread(text, box, score, vertical=box[3] - box[1] > _TALL * (box[2] - box[0]))
-        words.append(Word(token, _points(hull(used), page), score))
+            return ()
+        words.append(Word(token, hull(used), score))
     return tuple(words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ _ROW_PER_EM = 0.95  # a row reaches from descender to ascender: this much of the
 # Mean confidence below which a reading is not believed: upright pages in a known script have 0.83 and more,
 # pages upside down or in an unknown script 0.45 and less (measured).
 DOUBTFUL = 0.65
+_MIN_SCRIPT_CONFIDENCE = 1.0  # Arabic and Hebrew pages: 28 and 3; a Korean one: 0, and it is no use
 _NOISE_WORD = 0.3  # words without letter or digit below this are specks
 _NOISE_LINE = 0.25  # short lines below this are specks, too
 _SHORT = 3  # characters
@@ -42,7 +43,7 @@ class UprightReading:
     frame: Frame | None
     text: PageText
     confidence: float | None
-    warnings: tuple[PageWarning, ...] = ()
+    script: str | None = None  # what it seems to be written in, where the reading is not to be believed
 
 
 class TesseractEngine:
@@ -72,7 +73,7 @@ class TesseractEngine:
             lines=found.text,
             frame=found.frame,
             confidence=found.confidence,
-            warnings=found.warnings,
+            warnings=script_warnings(found),
             seconds={self.name: time.perf_counter() - started},
         )
 
@@ -90,8 +91,10 @@ class TesseractEngine:
         if orientation.is_turned(found):
             second = self._read_turned(page, skew + found.degrees)
             if (second.confidence or 0.0) > (first.confidence or 0.0):
-                return second
-        return first
+                first = second
+        if (first.confidence or 0.0) >= DOUBTFUL or found.script_confidence < _MIN_SCRIPT_CONFIDENCE:
+            return first
+        return replace(first, script=found.script)
 
     def _read_turned(self, page: PageImage, degrees: float) -> UprightReading:
         """The page read after a counter-clockwise turn."""
@@ -132,6 +135,14 @@ class TesseractEngine:
         if self._api is not None:
             self._api.End()
             self._api = None
+
+
+def script_warnings(found: UprightReading) -> tuple[PageWarning, ...]:
+    """What to tell a person about a page in a script that none of the languages covers."""
+    if found.script is None or found.script == "Latin":
+        return ()
+    message = f"the page seems to be in {found.script} script; add Tesseract data for its language"
+    return (PageWarning("unknown_script", message),)
 
 
 def start(languages: Sequence[str], places: Sequence[Path], *, psm: int | None = None) -> Any:
