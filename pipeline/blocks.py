@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from pipeline import markdown
-from pipeline.fragments import Fragment, Frame, union
+from pipeline.fragments import Fragment, Frame, clean_box, union
 from pipeline.joining import join_lines, tidy, vocabulary
 from pipeline.paragraphs import Chunk
 from pipeline.rows import Row
@@ -51,7 +51,13 @@ def _block(
     category: Category, lines: Sequence[Line], text: str, written: str, level: int | None = None
 ) -> Block:
     return Block(
-        category, union(line.box for line in lines), text, written, level, confidence(lines), tuple(lines)
+        category,
+        union(clean_box(line.box) for line in lines),
+        text,
+        written,
+        level,
+        confidence(lines),
+        tuple(lines),
     )
 
 

@@ -19,7 +19,7 @@ from pipeline.fragments import Fragment
 _MIN_GUTTER_EM = 0.6
 _MIN_ROWS = 3
 _PROSE_EM = 12.0  # narrower lines are cells or labels, no column of text
-_LEADERS = re.compile(r"(?:\.\s?){4,}|…{2,}|_{4,}")
+_LEADERS = re.compile(r"(?:\.\s?){5,}|…{2,}|(?:·\s?){5,}")
 _MARK = re.compile(r"\(?(?:\d{1,4}|[A-Za-z]|[ivxlcIVXLC]{1,6})[.):]{0,2}|[^\w\s]{1,2}")
 
 
@@ -222,11 +222,16 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
         marks = right if left_prose else left
         if all(_MARK.fullmatch(item.line.text.strip()) for item in marks):
             return ZoneKind.TEXT  # bullets, numbers of lines or items beside their text
-    if sum(1 for item in left if _LEADERS.search(item.line.text)) * 2 > len(left):
+    if sum(1 for item in left if has_leaders(item.line.text)) * 2 > len(left):
         return ZoneKind.LINES
     if all(_MARK.fullmatch(item.line.text.strip()) for item in left) and not _is_numeric(right):
         return ZoneKind.TEXT
     return ZoneKind.TABLE
+
+
+def has_leaders(text: str) -> bool:
+    """Whether dots lead from one part of the line to another, as in a list of contents."""
+    return (".." in text or ". ." in text or "…" in text or "·" in text) and _LEADERS.search(text) is not None
 
 
 def _is_numeric(items: Sequence[Fragment]) -> bool:

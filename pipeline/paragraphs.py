@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.layout import has_leaders
 from pipeline.lists import Marker, marker_of, starts_list
 from pipeline.rows import Row, usual_pitch
 
@@ -99,7 +100,7 @@ def _ends(run: Sequence[Row], left: float, right: float) -> list[bool]:
     ends: list[bool] = []
     for row, after in itertools.pairwise(run):
         room = edge - row.r - 0.3 * row.size - 0.03 * (edge - left)
-        ends.append(after.first_width < room)
+        ends.append(after.first_width < room or has_leaders(row.text))
     return [*ends, True]
 
 
@@ -124,7 +125,8 @@ def _markers(run: Sequence[Row], ends: Sequence[bool]) -> list[Marker | None]:
             known = last is not None and last.kind == marker.kind
             after_break = at == 0 or ends[at - 1] or known
             moved = at > 0 and abs(row.l - run[at - 1].l) > 0.5 * row.size
-            if not (after_break or (moved and starts_list(marker))):
+            beside = at > 0 and out[at - 1] is not None and abs(row.l - run[at - 1].l) < 0.3 * row.size
+            if not (after_break or ((moved or beside) and starts_list(marker))):
                 marker = None
         last = marker or last
         out.append(marker)
@@ -161,6 +163,8 @@ def _is_ragged(part: Sequence[Row], ends: Sequence[bool]) -> bool:
     pairs = len(part) - 1
     if pairs < 1 or (part[-1].mid - part[0].mid) / pairs > 1.75 * part[0].size:
         return False  # set so far apart, every line is a paragraph
+    if sum(1 for row in part if has_leaders(row.text)) * 2 > len(part):
+        return True  # a list of contents
     short = sum(1 for at in range(pairs) if ends[at] and not _goes_on(part[at], part[at + 1]))
     return short > 0.6 * pairs and (pairs > 1 or abs(part[0].l - part[1].l) < 0.3 * part[0].size)
 

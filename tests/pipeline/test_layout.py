@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.pipeline.pages import PROSE, column, line, page, vertical, wrap
 
 from pipeline.structure import render_text, structure
 from storage.records import Direction, Line, PageText
+from tests.pipeline.pages import PROSE, column, line, page, vertical, wrap
 
 LEFT = wrap(PROSE + PROSE, 46)
 RIGHT = [text.upper() for text in LEFT]
