@@ -42,5 +42,7 @@ def publish(
     from storage import sidecars
 
     result = results.load_document(conn, job.document_id)
-    written = sidecars.write(job.path, result, job.out_dir, job.base, provenance, settings.library_out)
+    written = sidecars.write(
+        job.path, result, job.out_dir, job.base, provenance, settings.library_out, words=settings.words
+    )
     jobs.finish_publish(conn, owner, job, str(written.markdown_path), str(written.json_path), written.note)
