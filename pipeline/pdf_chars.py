@@ -31,6 +31,10 @@ _FLAG_FIXED_PITCH = 1
 _FLAG_ITALIC = 1 << 6
 _FLAG_FORCE_BOLD = 1 << 18
 _PALE = 230  # of 255: a fill colour from here on is hard to see on white paper
+_STROKED = frozenset(
+    {pdfium_c.FPDF_TEXTRENDERMODE_FILL_STROKE, pdfium_c.FPDF_TEXTRENDERMODE_FILL_STROKE_CLIP}
+)
+_INVISIBLE = frozenset({pdfium_c.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium_c.FPDF_TEXTRENDERMODE_CLIP})
 _BOLD_NAMES = ("bold", "black", "heavy", "demi", "-medi", "cmbx", "cmssbx", "sfbx", "sfsx")
 _ITALIC_NAMES = ("italic", "oblique", "cmti", "cmsl", "sfti", "slanted")
 _MONO_NAMES = ("mono", "courier", "consol", "typewriter", "cmtt", "sftt", "menlo", "lettergothic")
@@ -224,47 +228,50 @@ class _StyleReader:
     text_page: Any
     transform: Transform
     found: list[Style] = field(default_factory=list)
-    _indices: dict[Style, int] = field(default_factory=dict)
+    _indices: dict[tuple[float, ...], int] = field(default_factory=dict)  # by what PDFium says, rounded
     _fonts: dict[int, tuple[bool, bool, bool]] = field(default_factory=dict)
+    _matrix: Any = field(default_factory=pdfium_c.FS_MATRIX)
+    _colour: Any = field(
+        default_factory=lambda: [ctypes.c_uint() for _ in range(4)]
+    )  # red, green, blue, alpha
 
     def index(self, char: int) -> int:
-        style = self._read(char)
-        if style not in self._indices:
-            self._indices[style] = len(self.found)
-            self.found.append(style)
-        return self._indices[style]
-
-    def _read(self, char: int) -> Style:
+        """Index into `found` of the style of character `char`. Most objects of a page look like another."""
         item = pdfium_c.FPDFText_GetTextObject(self.text_page, char)
-        matrix = pdfium_c.FS_MATRIX()
+        matrix = self._matrix
         pdfium_c.FPDFText_GetMatrix(self.text_page, char, matrix)
-        height = math.hypot(matrix.c, matrix.d) or math.hypot(matrix.a, matrix.b) or 1.0
-        size = abs(pdfium_c.FPDFText_GetFontSize(self.text_page, char)) * height * self.transform.scale
+        size = pdfium_c.FPDFText_GetFontSize(self.text_page, char)
         mode = pdfium_c.FPDFTextObj_GetTextRenderMode(item)
-        red, green, blue, alpha = (ctypes.c_uint(0), ctypes.c_uint(0), ctypes.c_uint(0), ctypes.c_uint(255))
-        filled = pdfium_c.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
-        bold, italic, mono = self._font(pdfium_c.FPDFTextObj_GetFont(item))
-        strokes = mode in (
-            pdfium_c.FPDF_TEXTRENDERMODE_FILL_STROKE,
-            pdfium_c.FPDF_TEXTRENDERMODE_FILL_STROKE_CLIP,
-        )
-        return Style(
-            size_pt=round(size, 2),
-            angle=self.transform.angle(matrix.a, matrix.b),
-            bold=bold or strokes,
-            italic=italic or (abs(matrix.b) < 1e-6 and abs(matrix.c) > 0.15 * abs(matrix.d) > 0),
-            mono=mono,
-            invisible=mode in (pdfium_c.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium_c.FPDF_TEXTRENDERMODE_CLIP)
-            or bool(filled and alpha.value == 0),
-            pale=bool(filled and min(red.value, green.value, blue.value) >= _PALE),
-            unmapped=pdfium_c.FPDFText_HasUnicodeMapError(self.text_page, char) == 1,
-        )
+        filled = pdfium_c.FPDFPageObj_GetFillColor(item, *self._colour)
+        red, green, blue, alpha = (part.value for part in self._colour) if filled else (0, 0, 0, 255)
+        font = pdfium_c.FPDFTextObj_GetFont(item)
+        address = ctypes.cast(font, ctypes.c_void_p).value or 0
+        unmapped = pdfium_c.FPDFText_HasUnicodeMapError(self.text_page, char) == 1
+        axes = (round(matrix.a, 3), round(matrix.b, 3), round(matrix.c, 3), round(matrix.d, 3))
+        pale = min(red, green, blue) >= _PALE
+        key = (address, round(size, 2), *axes, mode, pale, alpha == 0, unmapped)
+        if key not in self._indices:
+            if address not in self._fonts:
+                self._fonts[address] = _font_traits(font) if address else (False, False, False)
+            bold, italic, mono = self._fonts[address]
+            self._indices[key] = len(self.found)
+            self.found.append(
+                Style(
+                    size_pt=self._size(size, matrix),
+                    angle=self.transform.angle(matrix.a, matrix.b),
+                    bold=bold or mode in _STROKED,
+                    italic=italic or (abs(matrix.b) < 1e-6 and abs(matrix.c) > 0.15 * abs(matrix.d) > 0),
+                    mono=mono,
+                    invisible=mode in _INVISIBLE or alpha == 0,
+                    pale=pale,
+                    unmapped=unmapped,
+                )
+            )
+        return self._indices[key]
 
-    def _font(self, font: Any) -> tuple[bool, bool, bool]:
-        key = ctypes.cast(font, ctypes.c_void_p).value or 0
-        if key not in self._fonts:
-            self._fonts[key] = _font_traits(font) if key else (False, False, False)
-        return self._fonts[key]
+    def _size(self, size: float, matrix: Any) -> float:
+        height = math.hypot(matrix.c, matrix.d) or math.hypot(matrix.a, matrix.b) or 1.0
+        return round(abs(size) * height * self.transform.scale, 2)
 
 
 def _font_traits(font: Any) -> tuple[bool, bool, bool]:
