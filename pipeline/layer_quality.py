@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipeline import layer_text
 from pipeline.layer_ink import Ink
 from pipeline.pdf_words import LayerLine
-from storage.records import Box, LayerVerdict
+from storage.records import Box, Direction, LayerVerdict
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -145,6 +145,10 @@ def _is_hidden(lines: Sequence[LayerLine]) -> bool:
     return _length([item for item in lines if item.style.invisible]) > 0.3 * _length(lines)
 
 
+def _is_level(item: LayerLine) -> bool:
+    return abs(item.line.angle) < 3 and item.line.direction is not Direction.TTB
+
+
 def _mismatch(evidence: Evidence, shown: list[LayerLine], ink: Callable[[], Ink]) -> str | None:
     """What speaks against the layer when it is held against the pixels."""
     hidden = _is_hidden(shown)
@@ -159,7 +163,7 @@ def _mismatch(evidence: Evidence, shown: list[LayerLine], ink: Callable[[], Ink]
         kept = [item for item in shown if item.style.invisible]
         if _length(kept) < _SHOWN * invisible:
             return "its invisible text mostly lies where nothing is printed"
-        level = [item.line for item in kept if abs(item.angle) < 3]
+        level = [item.line for item in kept if _is_level(item)]
         if ink().spaces_are_filled(level):
             return "its invisible words do not lie on the printed ones"
     uncovered = ink().uncovered_characters(lines)
@@ -210,7 +214,7 @@ def _sampled(
 
 def _samples(lines: Sequence[LayerLine], *, strict: bool) -> list[LayerLine]:
     """The longest level lines, a few; `strict`: in Latin letters, which any engine reads."""
-    level = [item for item in lines if abs(item.angle) < 3 and item.line.box[2] - item.line.box[0] > 4]
+    level = [item for item in lines if _is_level(item) and item.line.box[2] - item.line.box[0] > 4]
     if strict:
         level = [item for item in level if _is_latin(item.line.text)]
         if any(item.style.invisible for item in level):

@@ -38,7 +38,6 @@ class LayerLine:
     """A line of a text layer and what the verdict on the layer needs to know of it."""
 
     line: Line
-    angle: float  # degrees clockwise it is turned on the displayed page; VERTICAL for text from top to bottom
     first: int  # position of its first character in the file
     style: Style  # of most of its characters
 
@@ -187,7 +186,10 @@ def _frame_lines(frame: Frame, characters: Characters, rtl_page: bool) -> Iterat
             found = words.between(first, end)
         if found:
             style = characters.styles[int(np.bincount(styles[first:end]).argmax())]
-            yield LayerLine(_line(found, style, direction), frame.angle, place, style)
+            line = _line(found, style, direction)
+            if frame.angle != VERTICAL:
+                line = replace(line, angle=frame.angle)
+            yield LayerLine(line, place, style)
 
 
 def _line(words: list[Word], style: Style, direction: Direction) -> Line:

@@ -87,6 +87,7 @@ class Line:
     mono: bool = False
     confidence: float | None = None
     region: int | None = None  # the engine's own block number: lines of one region belong together
+    angle: float = 0.0  # degrees clockwise the line is turned on the displayed page; TTB lines are not turned
 
 
 @dataclass(frozen=True, slots=True)
