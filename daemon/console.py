@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -167,7 +167,7 @@ def progress_line(progress: Progress) -> str:
         left = progress.pages - progress.pages_done
         if left > 0:
             parts.append(f"about {duration(left / rate)} left")
-    if progress.path is not None:
+    if progress.path is not None and progress.files_done < progress.files:
         name = shorten(escape_name(Path(os.fsdecode(progress.path)).name), 40)
         parts.append(name + (f" page {progress.page}" if progress.page else ""))
     return ", ".join(parts)
@@ -216,7 +216,19 @@ def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False
         if not is_fine(outcome):
             print(failure_line(outcome), file=sys.stderr if quiet else sys.stdout)
     if not quiet and any(outcome.pages_done for outcome in documents):
+        say(written_line(documents))
         say('next: ocrd search "words you remember"')
+
+
+def written_line(documents: Sequence[Outcome]) -> str:
+    """Where the Markdown and JSON files are."""
+    folders = {Path(outcome.markdown_path).parent for outcome in documents if outcome.markdown_path}
+    if not folders:
+        return "no Markdown or JSON was written"
+    sources = {Path(os.fsdecode(outcome.path)).parent for outcome in documents}
+    if folders <= sources:
+        return "each FILE has FILE.md and FILE.json beside it"
+    return f"FILE.md and FILE.json of each FILE are below {escape_name(os.path.commonpath(folders))}"
 
 
 def summary_object(summary: Summary) -> dict[str, object]:
@@ -288,16 +300,17 @@ def failure_line(outcome: Outcome) -> str:
 
 
 def _print_table(
-    titles: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tuple[int, ...] = ()
+    titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, numbers: tuple[int, ...] = ()
 ) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for position, title in enumerate(titles):
         table.add_column(title, justify="right" if position in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: names are no markup
     Console(width=None if is_terminal(sys.stdout) else 160, highlight=False).print(table)
+    say()

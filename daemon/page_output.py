@@ -17,14 +17,14 @@ PAGE_END = "\f"  # between pages of plain text, as pdftotext and most OCR progra
 def write(pages: Iterable[PageReading | FailedPage], output: str) -> None:
     """Print the pages as "md", "text" or "json"; text appears page by page, as it is read."""
     if output == "json":
-        from storage.sidecars import page_object
+        from storage.sidecar_pages import page_object
 
         console.write_json({"schema": "ocrd/1", "pages": [page_object(page) for page in pages]})
         return
     first = True
     for page in pages:
         if output == "md":
-            from storage.sidecars import page_markdown
+            from storage.sidecar_pages import page_markdown
 
             console.write_text(("" if first else "\n") + page_markdown(page))
         else:

@@ -173,7 +173,7 @@ def outcome(name: str, **changed: Any) -> Any:
         "error_code": None,
         "error_message": None,
         "remedy": None,
-        "markdown_path": f"{name}.md",
+        "markdown_path": f"{name}.md",  # beside the file
         "exit_code": ExitCode.OK,
     }
     return SimpleNamespace(**(known | changed))
@@ -225,6 +225,24 @@ def test_summary_of_many_files_lists_the_failed_ones_only(capsys: pytest.Capture
     out = capsys.readouterr().out
     assert "good7" not in out
     assert out.count("locked.pdf") == 2
+
+
+def test_summary_says_where_the_text_is(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_summary(summary(outcome("/in/a.pdf"), outcome("/in/sub/b.pdf")))
+    assert "beside it" in capsys.readouterr().out
+    mirrored = [
+        outcome("/in/a.pdf", markdown_path="/o\n/a.pdf.md"),
+        outcome("/in/b", markdown_path="/o\n/s/b.md"),
+    ]
+    console.show_summary(summary(*mirrored))
+    assert "are below /o\\n\n" in capsys.readouterr().out
+
+
+def test_finished_batch_names_no_page_being_read() -> None:
+    assert (
+        console.progress_line(progress(files_done=9, pages_done=40))
+        == "40 of 40 pages, 9 of 9 files, 100 pages/min"
+    )
 
 
 def test_quiet_summary_is_the_failures_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
