@@ -21,6 +21,7 @@ _CAPTION = re.compile(
     r"\s*[\dIVX][\d.]*\s*(?:[:.–—-]|$)",
     re.IGNORECASE,
 )
+_REFERENCE = re.compile(r"(?:\[?\d{1,3}\]?[.)]?|[*†‡§¶]{1,2}|[⁰¹²³⁴-⁹]{1,3})\s?[^\W\d_\"“„(\[]")
 _MATH = re.compile(r"[=≤≥≈≠∑∫√±×÷∈∀∃∂∇→⇒]")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -34,6 +35,7 @@ class Context:
     em: float  # usual font size, in points
     words: frozenset[str]  # see `joining.vocabulary`
     is_ocr: bool  # sizes are estimates, weights unknown
+    is_mono: bool  # a typewritten page: type of one width says nothing there
 
 
 def context_of(page: PageText, frame: Frame, em: float) -> Context:
@@ -44,7 +46,13 @@ def context_of(page: PageText, frame: Frame, em: float) -> Context:
         em,
         vocabulary(line.text for line in page.lines),
         any(line.confidence is not None for line in page.lines),
+        _mono_share(page.lines) > 0.6,
     )
+
+
+def _mono_share(lines: Sequence[Line]) -> float:
+    mono = sum(len(line.text) for line in lines if line.mono)
+    return mono / max(1, sum(len(line.text) for line in lines))
 
 
 def _block(
@@ -115,12 +123,22 @@ def _block_of(
         text = join_lines(texts, context.words)
         category = Category.TITLE if level == 1 else Category.SECTION_HEADER
         return _block(category, lines, text, markdown.heading(text, level), level)
+    if _is_footnote(chunk, context):
+        text = join_lines(texts, context.words)
+        return _block(Category.FOOTNOTE, lines, text, markdown.paragraph([text]))
     if chunk.marker is not None:
         return _list_block(chunk, lines, texts, indents, context)
     if chunk.keep_lines:
         return _block(Category.TEXT, lines, "\n".join(texts), markdown.paragraph(texts))
     text = join_lines(texts, context.words)
     return _block(_category(chunk, text), lines, text, markdown.paragraph([text]))
+
+
+def _is_footnote(chunk: Chunk, context: Context) -> bool:
+    """Small type with a reference mark, in the lower half of the page."""
+    row = chunk.rows[0]
+    small = median(row.size for row in chunk.rows) <= 0.9 * context.em
+    return small and row.mid > 0.5 * context.frame.height and _REFERENCE.match(row.text) is not None
 
 
 def _category(chunk: Chunk, text: str) -> Category:

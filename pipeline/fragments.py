@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from pipeline.joining import is_unspaced
 from storage.records import Box, Direction, Line, PageText, Word
 
 _LIMIT = 1e6  # points; a box beyond it is damage, and sums of such boxes must stay finite
@@ -66,7 +67,7 @@ def frame_of(page: PageText) -> Frame:
     """The frame of `page`: the direction most of its characters have."""
     weight = dict.fromkeys(Direction, 0)
     for line in page.lines:
-        weight[line.direction] += len(line.text)
+        weight[_direction(line)] += len(line.text)
     direction = max(Direction, key=lambda d: weight[d])
     width, height = _finite(page.width_pt), _finite(page.height_pt)
     if direction is Direction.RTL:
@@ -75,6 +76,15 @@ def frame_of(page: PageText) -> Frame:
         # A column becomes a row: down the page is rightwards, the rightmost column is the first row.
         return Frame(direction, height, width, lambda box: (box[1], width - box[2], box[3], width - box[0]))
     return Frame(direction, width, height, lambda box: box)
+
+
+def _direction(line: Line) -> Direction:
+    """The line's direction; a tall box of CJK text is a vertical line even where the engine does not say so."""
+    if line.direction is Direction.LTR and len(line.text) > 1 and is_unspaced(line.text):
+        left, top, right, bottom = clean_box(line.box)
+        if bottom - top > 1.5 * (right - left):
+            return Direction.TTB
+    return line.direction
 
 
 def fragments_of(page: PageText, frame: Frame) -> list[Fragment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -12,6 +13,7 @@ from pipeline.joining import is_unspaced
 from pipeline.layout import rows_of
 from storage.records import Direction, Line
 
+_CODE = re.compile(r"[{};]\s*$|^\s*(?:#|//|/\*|<\w|\$ |>>> )|\w\(.*\)|[=!<>]=|->|=>|::|\w\[\w*\]")
 # What Tesseract reads a bullet as: the first can be nothing else at a line's start, the others could.
 _MISREAD = frozenset("¢©®°«¤")
 _PERHAPS_MISREAD = frozenset("eo*.·»@¥")
@@ -58,7 +60,7 @@ def _row(group: Sequence[Fragment], lines: Sequence[Line], frame: Frame) -> Row:
         parts,
         _first_width(first, text, right - left, frame),
         all(part.bold for part in parts),
-        all(part.mono for part in parts),
+        all(part.mono for part in parts) and not is_unspaced(text),  # CJK faces are all of one width
     )
 
 
@@ -145,3 +147,11 @@ def _mend_bullets(rows: list[Row]) -> list[Row]:
             row = replace(row, text="•" + row.text[1:])
         out.append(row)
     return out
+
+
+def proportional(rows: Sequence[Row]) -> list[Row]:
+    """`rows` of a page all in type of one width: only what also reads like code is taken for code."""
+    like_code = sum(1 for row in rows if _CODE.search(row.text))
+    if like_code * 4 >= len(rows):
+        return list(rows)
+    return [replace(row, mono=False) for row in rows]

@@ -12,7 +12,7 @@ from pipeline.layout import Zone, ZoneKind, zones_of
 from pipeline.markdown import render_markdown, render_text
 from pipeline.objects import Placed, find_objects
 from pipeline.paragraphs import Chunk, chunks_of, goes_on
-from pipeline.rows import rows_from, steady
+from pipeline.rows import proportional, rows_from, steady
 from pipeline.tables import aligned_table
 from storage.records import Block, PageText
 
@@ -117,4 +117,6 @@ def _text_chunks(items: Sequence[Fragment], kind: ZoneKind, context: Context) ->
     rows = rows_from(items, context.page.lines, context.frame)
     if context.is_ocr:
         rows = steady(rows)
+    if context.is_mono:
+        rows = proportional(rows)
     return chunks_of(rows, context.em, keep_lines=kind is ZoneKind.LINES)

@@ -230,3 +230,21 @@ def test_confidence_is_the_mean_of_the_lines_by_length():
     assert sum(len(block.lines) for block in blocks) == 2
     whole = [block for block in blocks if len(block.lines) == 2]
     assert whole and whole[0].confidence == pytest.approx(0.6)
+
+
+def test_small_numbered_lines_below_the_text_are_footnotes():
+    lines = [
+        *column(BODY * 4, 60, 60),
+        line("1 See the report of the office for the year before.", 60, 700, 8),
+    ]
+    assert categories(lines)[-1] == ("footnote", "1 See the report of the office for the year before.")
+
+
+def test_typewritten_prose_is_no_code():
+    blocks = structure(page(column(BODY, 60, 60, mono=True)))
+    assert [(block.category, block.text) for block in blocks] == [(Category.TEXT, PROSE.strip())]
+
+
+def test_cjk_in_type_of_one_width_is_no_code():
+    made = Line("あいうえお", (72, 52, 192, 76), size_pt=24, mono=True)
+    assert [block.category for block in structure(page([made]))] == [Category.TEXT]
