@@ -218,7 +218,10 @@ def _geometry(address: int | None, count: int, transform: Transform) -> tuple[Fl
     for i in range(count):
         call.loose_box(address, i, at_box + 16 * i)
         call.origin(address, i, at_origin + 16 * i, at_origin + 16 * i + 8)
-    return transform.rectangles(loose.astype(np.float64)), transform.points(origins)
+    boxes, origins = transform.rectangles(loose.astype(np.float64)), transform.points(origins)
+    lost = ~np.isfinite(origins).all(axis=1)
+    origins[lost] = boxes[lost][:, (0, 3)]
+    return boxes, origins
 
 
 @dataclass(slots=True)

@@ -21,6 +21,8 @@ from pipeline.pdf_chars import Bools, Characters, Floats, Ints, Style
 
 VERTICAL = 360.0  # the "angle" of upright characters set from top to bottom
 
+_MAX_SIZE = 20_000.0  # points; larger fonts are damage
+
 # All in em, the font size.
 _BASELINE = 0.15  # how far the baselines of neighbours in one run may differ
 _RUN_GAP = 1.0  # neighbours further apart than this are in different runs
@@ -95,7 +97,7 @@ def _sizes(characters: Characters) -> Floats:
     tall = np.minimum(
         characters.boxes[:, 3] - characters.boxes[:, 1], characters.boxes[:, 2] - characters.boxes[:, 0]
     )
-    return np.asarray(np.maximum(np.where(sizes > 0.1, sizes, tall), 0.1))
+    return np.asarray(np.clip(np.where(sizes > 0.1, sizes, tall), 0.1, _MAX_SIZE))
 
 
 def _frame(characters: Characters, index: Ints, angle: float) -> Frame:
@@ -236,17 +238,19 @@ def _is_label(runs: _Runs, left: Ints, right: Ints) -> Bools:
 
 
 def _pairs_in_reach(runs: _Runs, kept: Ints) -> tuple[Ints, Ints]:
-    """Pairs of runs (left one, right one) whose baselines are near enough to ask whether they share a line."""
+    """Pairs of runs (left one, right one) whose baselines are near enough to ask whether they share a line.
+
+    Each pair is found from its bigger run, so that one large heading does not pair everything with everything.
+    """
     order = kept[np.argsort(runs.left_base[kept], kind="stable")]
-    base = runs.left_base[order]
-    reach = np.maximum(
-        _RAISED * float(np.max(runs.size[kept])), np.abs(runs.right_base - runs.left_base).max()
-    )
-    until = np.searchsorted(base, base + min(reach, 40.0), side="right")
-    count = until - np.arange(len(order)) - 1
+    base, size = runs.left_base[order], runs.size[order]
+    reach = _RAISED * size + np.abs(runs.right_base[order] - base)
+    low = np.searchsorted(base, base - reach, side="left")
+    count = np.searchsorted(base, base + reach, side="right") - low
     one = np.repeat(np.arange(len(order)), count)
-    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
-    a, b = order[one], order[two]
+    two = np.repeat(low, count) + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    once = (size[one] > size[two]) | ((size[one] == size[two]) & (one < two))
+    a, b = order[one[once]], order[two[once]]
     swap = runs.start[a] > runs.start[b]
     return np.where(swap, b, a), np.where(swap, a, b)
 

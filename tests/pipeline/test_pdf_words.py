@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -254,6 +256,30 @@ def test_words_come_out_as_they_went_in(tmp_path: Path, words: list[str], size: 
         for left, top, right, bottom in (word.box for word in line.words):
             assert 0 <= left < right <= width
             assert 0 <= top < bottom <= height
+
+
+places = st.tuples(st.floats(-50, 700), st.floats(-50, 900), st.sampled_from("ab א1(漢字か-. \u0301"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(places, min_size=1, max_size=60),
+    st.sampled_from([0.2, 9.0, 12.0, 700.0]),
+    st.sampled_from([0, 45, 90]),
+)
+def test_no_character_is_lost_or_read_twice_wherever_it_stands(
+    found: list[tuple[float, float, str]], size: float, angle: float
+) -> None:
+    # Letters at one place with the same letter beside it are overprints and combining marks compose: count the rest.
+    given_chars = characters(found, size)
+    given_chars = replace(given_chars, styles=(Style(size_pt=size, angle=float(angle)),))
+    lines_found = to_lines(given_chars)
+    read_chars = Counter("".join(item.line.text for item in lines_found).replace(" ", ""))
+    put_in = Counter(char for _, _, char in found)
+    for char in "1漢字か":
+        assert 0 < read_chars[char] <= put_in[char] or put_in[char] == 0
+    for item in lines_found:
+        assert item.line.text == " ".join(word.text for word in item.line.words)
 
 
 # --- real files ------------------------------------------------------------------------------------------
