@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from storage.database import open_database
 from storage.settings import Settings
 
 WORDS = "The quick brown fox jumps over the lazy dog and reads page"
@@ -86,14 +85,12 @@ def make_png() -> Callable[..., Path]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path, database_path: Path) -> Settings:
     """Settings with a home and an output folder of the test's own, and the fake engine."""
-    return Settings(home=tmp_path / "home", out=tmp_path / "out", engine="fake", workers=1)
+    return Settings(home=database_path.parent, out=tmp_path / "out", engine="fake", workers=1)
 
 
 @pytest.fixture
-def conn(settings: Settings) -> Iterator[sqlite3.Connection]:
+def conn(fresh_db: sqlite3.Connection) -> sqlite3.Connection:
     """The test's database."""
-    connection = open_database(settings.database_path)
-    yield connection
-    connection.close()
+    return fresh_db

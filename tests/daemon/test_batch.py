@@ -14,7 +14,7 @@ import pytest
 
 from daemon import batch
 from daemon.batch import Progress
-from daemon.processes import HomeLock
+from daemon.processes import LOCK_NAME, HomeLock
 from storage import jobs
 from storage.errors import AccessError, BusyError, ExitCode
 from storage.settings import Settings
@@ -86,7 +86,7 @@ def test_an_unwritable_output_is_told_before_anything_is_read(settings: Settings
     (tmp_path / "file").touch()
     with pytest.raises(AccessError, match="output folder"):
         batch.run(replace(settings, out=tmp_path / "file" / "out"), [tmp_path])
-    assert not settings.database_path.exists()
+    assert not (settings.home / LOCK_NAME).exists()
 
 
 def test_a_queue_paused_by_a_person_is_not_worked_on(
