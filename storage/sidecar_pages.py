@@ -47,7 +47,7 @@ def page_object(page: PageReading | FailedPage, *, words: bool = True) -> dict[s
         "prompt": page.prompt,
         "dpi": _rounded(page.dpi),
         "stop_reason": page.stop_reason.value,
-        "confidence": _rounded(page.confidence, 3),
+        "confidence": _share(page.confidence),
         "warnings": warning_objects(page.warnings),
         "error": None,
     }
@@ -78,11 +78,11 @@ def _block_object(block: Block, words: bool) -> dict[str, Any]:
         "text": block.text,
         "markdown": block.markdown,
         "level": block.level,
-        "confidence": _rounded(block.confidence, 3),
+        "confidence": _share(block.confidence),
     }
     if words and any(line.words for line in block.lines):
         found["words"] = [
-            {"text": word.text, "box": _box(word.box), "confidence": _rounded(word.confidence, 3)}
+            {"text": word.text, "box": _box(word.box), "confidence": _share(word.confidence)}
             for line in block.lines
             for word in line.words
         ]
@@ -103,6 +103,11 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return round(float(value), digits) + 0.0  # no -0.0
+
+
+def _share(value: float | None) -> float | None:
+    rounded = _rounded(value, 3)
+    return None if rounded is None else min(1.0, max(0.0, rounded))
 
 
 def dumps(value: object) -> str:

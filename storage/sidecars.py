@@ -66,7 +66,9 @@ def sidecar_names(path: bytes, *, at_most: int = NAME_BYTES) -> tuple[bytes, byt
 def _named(name: bytes, variant: bytes, at_most: int) -> tuple[bytes, bytes]:
     if len(name) + len(b".ocrd-9.json") > at_most:
         tail = b"~" + hashlib.sha256(name).hexdigest()[:8].encode()
-        extension = os.path.splitext(name)[1][:8]
+        extension = os.path.splitext(name)[1]
+        if len(extension) > 8 or not extension.isascii():  # no extension: part of the name
+            extension = b""
         keep = at_most - len(tail) - len(extension) - len(b".ocrd-9.json")
         while keep and name[keep] & 0xC0 == 0x80:  # not within a character
             keep -= 1
