@@ -69,18 +69,38 @@ def frame_of(page: PageText) -> Frame:
     for line in page.lines:
         weight[_direction(line)] += len(line.text)
     direction = max(Direction, key=lambda d: weight[d])
-    width, height = _finite(page.width_pt), _finite(page.height_pt)
+    width, height = _finite(page.width_pt), _finite(page.height_pt)  # as displayed
+    # A vertical column becomes a row: down the page is rightwards, the rightmost column is the first row.
+    turn = 90 if direction is Direction.TTB else _turn_of(page)
+    upright: dict[int, Callable[[Box], Box]] = {
+        0: lambda box: box,
+        90: lambda box: (box[1], width - box[2], box[3], width - box[0]),
+        180: lambda box: (width - box[2], height - box[3], width - box[0], height - box[1]),
+        270: lambda box: (height - box[3], box[0], height - box[1], box[2]),
+    }
+    place = upright[turn]
+    across, down = (height, width) if turn in (90, 270) else (width, height)
     if direction is Direction.RTL:
-        return Frame(direction, width, height, lambda box: (width - box[2], box[1], width - box[0], box[3]))
-    if direction is Direction.TTB:
-        # A column becomes a row: down the page is rightwards, the rightmost column is the first row.
-        return Frame(direction, height, width, lambda box: (box[1], width - box[2], box[3], width - box[0]))
-    return Frame(direction, width, height, lambda box: box)
+        return Frame(direction, across, down, lambda box: _mirrored(place(box), across))
+    return Frame(direction, across, down, place)
+
+
+def _mirrored(box: Box, width: float) -> Box:
+    return (width - box[2], box[1], width - box[0], box[3])
+
+
+def _turn_of(page: PageText) -> int:
+    """Degrees clockwise, in quarters, that most text of the page is turned."""
+    weight: dict[int, int] = {0: 0}
+    for line in page.lines:
+        quarter = round(_finite(line.angle) / 90) * 90 % 360
+        weight[quarter] = weight.get(quarter, 0) + len(line.text)
+    return max(weight, key=lambda quarter: weight[quarter])
 
 
 def _direction(line: Line) -> Direction:
     """The line's direction; a tall box of CJK text is a vertical line even where the engine does not say so."""
-    if line.direction is Direction.LTR and len(line.text) > 1 and is_unspaced(line.text):
+    if line.direction is Direction.LTR and not line.angle and len(line.text) > 1 and is_unspaced(line.text):
         left, top, right, bottom = clean_box(line.box)
         if bottom - top > 1.5 * (right - left):
             return Direction.TTB

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.fragments import Fragment, Frame, clean_box
-from pipeline.ruled import Grid, cells_of, cut_at_rules, grids_of, inside, ruled_table
+from pipeline.ruled import Grid, cells_of, cut_at_rules, grids_of, inside, ruled_table, with_header
 from pipeline.tables import Table, is_filled
 from storage.records import Box, Line, PageText
 
@@ -28,15 +28,18 @@ def find_objects(
     """The objects of a page, and the fragments that belong to none of them."""
     rest = list(items)
     found: list[Placed] = []
-    for grid in grids_of(page.rules, frame, em):
+    pictures = [clean_box(picture) for picture in page.pictures]
+    for ruled in grids_of(page.rules, frame, em):
+        headed = [(with_header(ruled, frame.place(box), em), box) for box in pictures]
+        grid, header = next(((grid, box) for grid, box in headed if grid), (ruled, None))
         mine = inside(grid, rest)
         placed = _of_grid(grid, mine, frame, len(found), em) if mine else None
         if placed is not None:
             gone = set(mine)
             rest = [item for item in rest if item not in gone]
             found.append(placed)
-    for picture in page.pictures:
-        box = clean_box(picture)
+            pictures = [box for box in pictures if box is not header]
+    for box in pictures:
         spot = frame.place(box)
         if _is_figure(spot, frame, rest, em):
             found.append(Placed(_place(spot, len(found), em), box))

@@ -85,8 +85,8 @@ def _first_width(first: Fragment, text: str, width: float, frame: Frame) -> floa
     if is_unspaced(text[:1]):
         return first.size
     if first.line.words:
-        box = first.line.words[0].box
-        return box[3] - box[1] if frame.direction is Direction.TTB else box[2] - box[0]
+        left, _, right, _ = frame.place(first.line.words[0].box)
+        return right - left
     return width * len(text.split(" ", 1)[0]) / max(1, len(text))
 
 

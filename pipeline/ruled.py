@@ -35,6 +35,7 @@ class Grid:
     xs: tuple[float, ...]
     ys: tuple[float, ...]
     owner: tuple[tuple[int, ...], ...]
+    has_added_header: bool = False  # see `with_header`
 
     @property
     def is_regular(self) -> bool:
@@ -157,6 +158,21 @@ def _is_drawn(lines: list[_Span], start: float, end: float, slack: float) -> boo
     return any(line.covers(start, end, slack) for line in lines)
 
 
+def with_header(grid: Grid, area: Box, em: float) -> Grid | None:
+    """`grid` with `area` (a picture's box) as its first row, if it lies on top of it; else None.
+
+    Tesseract takes a coloured header for a picture and finds no lines in it.
+    """
+    left, top, right, bottom = area
+    beside = abs(left - grid.box[0]) > em or abs(right - grid.box[2]) > em
+    if beside or abs(bottom - grid.box[1]) > 0.7 * em or bottom - top > grid.box[3] - grid.box[1]:
+        return None
+    fresh = 1 + max(cell for row in grid.owner for cell in row)
+    first = tuple(range(fresh, fresh + len(grid.xs) - 1))
+    box = (grid.box[0], top, grid.box[2], grid.box[3])
+    return Grid(box, grid.xs, (top, *grid.ys), (first, *grid.owner), True)
+
+
 def inside(grid: Grid, items: Sequence[Fragment]) -> list[Fragment]:
     """The fragments whose centres lie in the grid."""
     left, top, right, bottom = grid.box
@@ -201,8 +217,22 @@ def cells_of(grid: Grid, items: Sequence[Fragment]) -> dict[int, list[Fragment]]
     cells: dict[int, list[Fragment]] = {cell: [] for cell in order}
     for item in items:
         row, column = _interval(grid.ys, item.mid), _interval(grid.xs, (item.l + item.r) / 2)
-        cells[grid.owner[row][column]].append(item)
+        if row == 0 and grid.has_added_header:
+            for over in _columns_under(grid, item) or [column]:
+                cells[grid.owner[row][over]].append(item)
+        else:
+            cells[grid.owner[row][column]].append(item)
     return {cell: found for cell, found in cells.items() if found}
+
+
+def _columns_under(grid: Grid, item: Fragment) -> list[int]:
+    """The columns that a header reaches well into."""
+    reach = 0.4 * item.size
+    return [
+        at
+        for at in range(len(grid.xs) - 1)
+        if min(item.r, grid.xs[at + 1]) - max(item.l, grid.xs[at]) > reach
+    ]
 
 
 def ruled_table(grid: Grid, cells: dict[int, list[Fragment]]) -> Table | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.structure import render_text, structure
 from storage.records import Block, Box, Category, PageText
 from tests.pipeline.pages import PROSE, column, line, page, wrap
@@ -149,3 +151,14 @@ def test_underlined_words_make_no_table():
         (60 + 50 * at, 72 + 12 * row, 100 + 50 * at, 72.5 + 12 * row) for at in range(5) for row in range(5)
     ]
     assert {block.category for block in structure(page(column(BODY, 60, 62), rules))} == {Category.TEXT}
+
+
+def test_a_coloured_header_taken_for_a_picture_is_the_first_row():
+    lines = [
+        line("Disability", 64, 174), line("Category", 64, 186), line("Results", 285, 166), line("Accuracy", 204, 182),
+        line("Time to", 304, 178), line("complete", 304, 189), *cells(ROWS[1:]),
+    ]  # fmt: skip
+    made = replace(page(lines, grid(3)), pictures=((59, 162, 402, 201),))
+    blocks = structure(made)
+    assert [block.category.value for block in blocks] == ["table"]
+    assert blocks[0].text.splitlines()[0] == "Disability Category\tResults Accuracy\tResults Time to complete"
