@@ -11,7 +11,7 @@ from statistics import median
 from pipeline.fragments import Fragment, Frame
 from pipeline.joining import is_unspaced
 from pipeline.layout import rows_of
-from storage.records import Direction, Line
+from storage.records import Line
 
 _CODE = re.compile(r"[{};]\s*$|^\s*(?:#|//|/\*|<\w|\$ |>>> )|\w\(.*\)|[=!<>]=|->|=>|::|\w\[\w*\]")
 # What Tesseract reads a bullet as: the first can be nothing else at a line's start, the others could.

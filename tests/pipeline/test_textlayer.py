@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import textlayer
+from pipeline import structure, textlayer
 from pipeline.source import open_source
 from storage.errors import OcrdError
 from storage.records import LayerVerdict
@@ -269,3 +269,15 @@ def test_handles_are_closed(tmp_path: Path) -> None:
         for number in range(1, 51):
             with source.page(number) as page:
                 assert texts(textlayer.read_text_layer(page)) == [f"page {number - 1}"]
+
+
+@pytest.mark.parametrize("rotate", [0, 90, 180, 270])
+def test_turned_page_is_read_from_its_first_line_to_its_last(tmp_path: Path, rotate: int) -> None:
+    words = ["first", "second", "third", "fourth"]
+    content = "".join(text(f"the {word} line of it all", 72, 700 - 14 * i) for i, word in enumerate(words))
+    layer = read(pdf(Page(content, rotate=rotate)), tmp_path)
+    assert layer.text is not None
+    read_out = structure.render_text(structure.structure(layer.text))
+    places = [read_out.find(word) for word in words]
+    assert places == sorted(places)
+    assert -1 not in places
