@@ -46,6 +46,7 @@ class Frame:
     width: float  # of the turned page
     height: float
     place: Callable[[Box], Box]
+    turn: int = 0  # degrees clockwise, in quarters, that its lines are turned
 
 
 def clean_box(box: Box) -> Box:
@@ -81,8 +82,8 @@ def frame_of(page: PageText) -> Frame:
     place = upright[turn]
     across, down = (height, width) if turn in (90, 270) else (width, height)
     if direction is Direction.RTL:
-        return Frame(direction, across, down, lambda box: _mirrored(place(box), across))
-    return Frame(direction, across, down, place)
+        return Frame(direction, across, down, lambda box: _mirrored(place(box), across), turn)
+    return Frame(direction, across, down, place, turn)
 
 
 def _mirrored(box: Box, width: float) -> Box:
@@ -105,6 +106,15 @@ def _direction(line: Line) -> Direction:
         if bottom - top > 1.5 * (right - left):
             return Direction.TTB
     return line.direction
+
+
+def runs_aside(line: Line, frame: Frame) -> bool:
+    """Whether `line` runs another way than the page's text: a note up the margin, a stamp across."""
+    if (_direction(line) is Direction.TTB) != (frame.direction is Direction.TTB):
+        return True
+    if frame.direction is Direction.TTB or line.angle == frame.turn:
+        return False
+    return not -10 <= (_finite(line.angle) - frame.turn + 180) % 360 - 180 <= 10
 
 
 def fragments_of(page: PageText, frame: Frame) -> list[Fragment]:

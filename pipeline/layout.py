@@ -1,8 +1,8 @@
 """Reading order: cuts a page at its gutters into zones, each read line by line.
 
 A recursive cut in the manner of XY-cut (Nagy and Seth 1984), but over gutters rather than projections: a gutter is
-the longest vertical white strip with text on both sides and none across it, so a heading over two columns or a
-line below a box beside the text ends the gutter instead of hiding it. Works in the frame of `pipeline.fragments`.
+the longest vertical white strip with text on both sides and none across it, so a heading over two columns or a line
+below a box beside the text ends the gutter instead of hiding it. Works in the frame of `pipeline.fragments`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline.blocks import Context, blocks_of, context_of, furniture_block, picture_block, table_block
-from pipeline.fragments import Fragment, clean_box, fragments_of, frame_of
+from pipeline.fragments import Fragment, clean_box, fragments_of, frame_of, runs_aside
 from pipeline.furniture import find_furniture
 from pipeline.layout import Zone, ZoneKind, zones_of
 from pipeline.markdown import render_markdown, render_text
@@ -26,19 +26,19 @@ def structure(page: PageText) -> tuple[Block, ...]:
     whatever the geometry.
     """
     frame = frame_of(page)
-    items = fragments_of(page, frame)
-    if not items:
+    found = fragments_of(page, frame)
+    if not found:
         return ()
-    em = usual_size(items)
+    aside = [item for item in found if runs_aside(item.line, frame)]
+    items = [item for item in found if not runs_aside(item.line, frame)] if aside else found
+    context = context_of(page, frame, usual_size(items or found))
     rules = [frame.place(clean_box(rule)) for rule in page.rules]
-    furniture = find_furniture(items, rules, frame.height, em)
+    furniture = find_furniture(items, rules, frame.height, context.em)
     body = [item for at, item in enumerate(items) if at not in furniture]
-    context = context_of(page, frame, em)
-    blocks = _body_blocks(body, context)
     margin = [(items[at].mid, furniture_block(items[at], furniture[at])) for at in sorted(furniture)]
     head = [block for mid, block in margin if mid < frame.height / 2]
     foot = [block for mid, block in margin if mid >= frame.height / 2]
-    return (*head, *blocks, *foot)
+    return (*head, *_body_blocks(body, aside, context), *foot)
 
 
 def usual_size(items: Sequence[Fragment]) -> float:
@@ -52,7 +52,7 @@ def usual_size(items: Sequence[Fragment]) -> float:
     return sizes[-1][0]
 
 
-def _body_blocks(body: Sequence[Fragment], context: Context) -> list[Block]:
+def _body_blocks(body: Sequence[Fragment], aside: Sequence[Fragment], context: Context) -> list[Block]:
     objects, rest = find_objects(context.page, context.frame, body, context.em)
     items = sorted(
         [*rest, *(placed.place for placed in objects)], key=lambda f: (f.t, f.l, f.b, f.r, f.line.text)
@@ -64,6 +64,8 @@ def _body_blocks(body: Sequence[Fragment], context: Context) -> list[Block]:
                 parts.extend(_object_parts(objects[part.items[0].part], context))
             else:
                 parts.extend(_zone_parts(part, context))
+    for item in aside:
+        parts.extend(_text_chunks([item], ZoneKind.TEXT, context))
     return blocks_of(list(_joined_over_columns(parts)), context)
 
 

@@ -121,3 +121,24 @@ def test_order_of_the_input_does_not_matter(seed: int):
     random.Random(seed).shuffle(shuffled)
     again = PageText(made.width_pt, made.height_pt, tuple(shuffled))
     assert structure(again) == structure(made)
+
+
+def test_a_line_up_the_margin_does_not_run_into_the_text():
+    aside = Line("arXiv:0000.00000", (20, 80, 32, 300), size_pt=12, angle=270)
+    blocks = structure(page([aside, *column(wrap(PROSE, 90), 60, 100)]))
+    assert [block.text for block in blocks] == [PROSE.strip(), "arXiv:0000.00000"]
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_a_turned_page_is_read_in_its_own_direction(angle: int):
+    def turned(made: Line) -> Line:
+        x0, y0, x1, y1 = made.box
+        box = {90: (792 - y1, x0, 792 - y0, x1), 180: (612 - x1, 792 - y1, 612 - x0, 792 - y0),
+               270: (y0, 612 - x1, y1, 612 - x0)}[angle]  # fmt: skip
+        return Line(made.text, box, size_pt=10, angle=float(angle))
+
+    upright = column(LEFT, 60, 100) + column(RIGHT, 320, 100)
+    wide, high = (792, 612) if angle != 180 else (612, 792)
+    turned_page = PageText(wide, high, tuple(turned(made) for made in reversed(upright)))
+    plain = page([Line(made.text, made.box, size_pt=10) for made in upright])
+    assert render_text(structure(turned_page)) == render_text(structure(plain))
