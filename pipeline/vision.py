@@ -1,8 +1,7 @@
 """Vision features of a page: from the store where they are, else from the tower and then kept.
 
 A feature depends on the page's pixels and on everything between them and the language model: the encoder. Both are
-in the key,
-so that a changed file, model, setting or adapter is a miss by construction.
+in the key, so that a changed file, model, setting or adapter is a miss by construction.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Vision features on disk: one checked safetensors file per (page pixels, encoder), bounded, shared by processes.
 
 The folder is the whole truth: a file's mtime is its last use, its size its cost, its metadata its key. There is no
-second
-record (a database table, say) that a crash could leave in disagreement with the files. A file that is torn, foreign
-or stale is a
-miss: deleted and counted. Knows bytes only; `pipeline.vision` makes arrays of them.
+second record (a database table, say) that a crash could leave in disagreement with the files. A file that is torn,
+foreign or stale is a miss: deleted and counted. Knows bytes only; `pipeline.vision` makes arrays of them.
 """
 
 from __future__ import annotations

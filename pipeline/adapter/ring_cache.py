@@ -1,8 +1,8 @@
 """A block step for Unlimited-OCR's ring cache, which mlx-vlm can only advance one token at a time.
 
 Its cache keeps the prompt and a ring of the last `window_size` tokens. A block appended there overwrites slots that
-the block's earlier rows still need, and cannot be taken back. So a block's keys and values stay outside the ring until
-`trim` says how many of them are kept. (mlx-vlm 0.7.10, `models/unlimited_ocr/language.py`.)
+the block's earlier rows still need, and cannot be taken back. So a block's keys and values stay outside the ring
+until `trim` says how many of them are kept. (mlx-vlm 0.7.10, `models/unlimited_ocr/language.py`.)
 """
 
 from __future__ import annotations
