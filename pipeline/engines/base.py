@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -27,6 +27,7 @@ class PageImage:
     height_pt: float
     dpi: float
     warnings: tuple[PageWarning, ...] = ()
+    document: str = ""  # equal for pages of one document: what an engine may remember from page to page
 
     @property
     def scale_x(self) -> float:
@@ -54,6 +55,52 @@ class EngineReading:
     prompt: str | None = None
     decode: DecodeStats | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNeeds:
+    """What an engine wants prepared for it."""
+
+    dpi: int | None = None  # None: as the settings say
+    max_pixels: int | None = None
+    every_page: bool = False  # also pages with a good text layer, which then is the draft
+    draft: bool = False  # `Drafting.draft` is to be asked about pages without a good layer
+
+
+@runtime_checkable
+class Drafting(Protocol):
+    """An engine that wants a cheap reading of the page first, made while it reads another."""
+
+    needs: EngineNeeds
+
+    def draft(self, page: PageImage) -> Sequence[Line]:
+        """Lines of a cheaper engine. Called from another thread than `read`; one thread at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text accepted in one pass of a model, and which proposer drafted most of it ("model" = its own)."""
+
+    text: str
+    source: str
+    tokens: int
+    accepted: int
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """An engine that can be watched while it writes."""
+
+    def stream(self, page: PageImage, *, hint: Sequence[Line] = ()) -> Generator[Piece, None, EngineReading]:
+        """As `Engine.read`, piece by piece; closing the generator cancels between two passes."""
+        ...
+
+
+def needs_of(engine: Engine | None) -> EngineNeeds:
+    """What `engine` wants prepared; classic engines want nothing special and say nothing."""
+    needs = getattr(engine, "needs", None)
+    return needs if isinstance(needs, EngineNeeds) else EngineNeeds()
 
 
 @runtime_checkable

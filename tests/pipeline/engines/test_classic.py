@@ -1,0 +1,90 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pipeline.cer import character_error_rate
+from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.classic import ClassicEngine, crop, doubt
+from pipeline.engines.lines import make_line
+from pipeline.structure import structure
+from storage.records import Direction, Word
+from storage.settings import Settings
+
+from .conftest import drawn
+
+TruePage = Callable[[str], tuple[PageImage, str]]
+BOX = (0.0, 0.0, 10.0, 10.0)
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Iterator[ClassicEngine]:
+    engine = ClassicEngine(settings)
+    yield engine
+    engine.close()
+
+
+def text_of(reading: EngineReading) -> str:
+    assert reading.lines is not None
+    return "\n".join(block.text for block in structure(reading.lines))
+
+
+def test_what_tesseract_is_sure_of_is_not_read_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ClassicEngine(settings)
+    monkeypatch.setattr(engine, "_rapid", None)  # touching it would fail
+    reading = engine.read(drawn(["The report is due on Friday", "Please bring the signed copy"]))
+    assert " ".join(text_of(reading).split()) == "The report is due on Friday Please bring the signed copy"
+
+
+def test_doubt_is_that_of_the_least_sure_word_with_a_letter() -> None:
+    words = [Word("©", BOX, 0.1), Word("two", BOX, 0.9), Word("3", BOX, 0.8)]
+    assert doubt(make_line(words)) == 0.8
+    assert doubt(make_line(words[:1])) == 0.1
+
+
+def test_a_crop_is_cut_at_the_edges_of_the_page() -> None:
+    page = drawn(["text"])
+    whole = crop(page, (-10.0, -10.0, page.width_pt + 10, page.height_pt + 10))
+    assert whole.size == page.image.size
+    part = crop(page, (72.0, 36.0, 144.0, 72.0), pad=0.0)
+    assert part.size == (201, 101)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("francais.pdf:1", 0.015),  # Tesseract alone: 0.07
+        ("eurotext.tif:1", 0.01),  # 0.022
+        ("G_cjk_image.pdf:1", 0.005),  # 1.1
+        ("nemotron_multipage.pdf:4", 0.005),
+        pytest.param("jpn-vert.jpeg:1", 0.06, marks=pytest.mark.slow),
+        pytest.param("typewriter.png:1", 0.02, marks=pytest.mark.slow),
+        pytest.param("2400dpi.pdf:1", 0.02, marks=pytest.mark.slow),
+        pytest.param("cardinal.pdf:4", 0.01, marks=pytest.mark.slow),
+    ],
+)
+def test_true_pages_are_read_with_few_errors(
+    engine: ClassicEngine, true_page: TruePage, name: str, most: float
+) -> None:
+    page, truth = true_page(name)
+    assert character_error_rate(truth, text_of(engine.read(page))) <= most
+
+
+@pytest.mark.slow
+def test_vertical_japanese_runs_down_and_from_right_to_left(
+    engine: ClassicEngine, true_page: TruePage
+) -> None:
+    page, _ = true_page("jpn-vert.jpeg:1")
+    lines = engine.read(page).lines
+    assert lines is not None
+    assert {line.direction for line in lines.lines} == {Direction.TTB}
+    rights = [line.box[2] for line in lines.lines]
+    assert rights == sorted(rights, reverse=True)
+
+
+def test_a_script_that_nobody_covers_is_told(engine: ClassicEngine, true_page: TruePage) -> None:
+    page, _ = true_page("issue11656.pdf:1")  # Hebrew
+    reading = engine.read(page)
+    assert [warning.code for warning in reading.warnings] == ["unknown_script"]
+    assert "Hebrew" in reading.warnings[0].message
