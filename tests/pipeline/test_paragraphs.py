@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.furniture import is_page_number
 from pipeline.joining import join_lines, vocabulary
 from pipeline.lists import marker_of
 from pipeline.structure import render_markdown, render_text, structure
@@ -248,3 +249,30 @@ def test_typewritten_prose_is_no_code():
 def test_cjk_in_type_of_one_width_is_no_code():
     made = Line("あいうえお", (72, 52, 192, 76), size_pt=24, mono=True)
     assert [block.category for block in structure(page([made]))] == [Category.TEXT]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_number"),
+    [
+        ("7", True), ("– xii –", True), ("Page 3 of 12", True), ("3/12", True), ("XIV", True), ("Seite 5", True),
+        ("[12]", True), ("iiii", False), ("V", False), ("civil", False), ("12345", False), ("3.1", False), ("", False),
+        ("A 7", False),
+    ],
+)  # fmt: skip
+def test_page_numbers(text: str, is_number: bool):
+    assert is_page_number(text) is is_number
+
+
+def test_rows_of_the_text_next_to_a_footer_stay_text():
+    lines = [
+        *column(BODY, 60, 80),
+        *(line(text, x, 706) for text, x in (("V", 190), ("Y", 236), ("N", 281), ("Vestigial data", 326))),
+        line("Cat. No. 28171E", 60, 745),
+        line("2.3.59", 500, 745),
+    ]
+    blocks = structure(page(lines, rules=[(60, 740, 552, 741)]))
+    assert [block.text for block in blocks if block.category is Category.PAGE_FOOTER] == [
+        "Cat. No. 28171E",
+        "2.3.59",
+    ]
+    assert "V Y N Vestigial data" in render_text(blocks).replace("\t", " ")
