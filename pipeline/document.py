@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pipeline import blank, rasterise, source, structure, textlayer
-from pipeline.engines.base import Engine, EngineReading, PageImage
+from pipeline import blank, rasterise, sampling, source, structure, textlayer
+from pipeline.engines.base import Drafting, Engine, EngineReading, PageImage, Piece, Streaming, needs_of
 from storage.errors import EngineUnavailableError, NoTextLayerError
 from storage.records import (
     Block,
     DocumentInfo,
     LayerVerdict,
+    Line,
     PageReading,
     PageText,
     PageWarning,
@@ -44,6 +45,8 @@ class Prepared:
     height_pt: float
     layer: textlayer.TextLayer
     image: PageImage | None  # None where the text layer is the page's text
+    is_blank: bool = False
+    draft: Sequence[Line] = ()  # a cheaper reading, where the engine wants one
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -66,7 +69,7 @@ class DocumentReader:
         self.settings = settings
         self.engine = engine
         self.passwords = tuple(passwords)
-        self.sample_reader = sample_reader
+        self.sample_reader = sample_reader or sampling.read_line
         self._opened: AbstractContextManager[source.Source] | None = None
         self._source: source.Source | None = None
 
@@ -98,36 +101,66 @@ class DocumentReader:
         Raises: the input errors of `storage.errors`, with file and page.
         """
         clock = _Clock()
-        mode = self.settings.text_layer
         with self._open_source().page(number) as page:
-            if mode == "ignore":
-                layer = textlayer.TextLayer(None, LayerVerdict.IGNORED, "left aside by --text-layer ignore")
-            else:
-                layer = textlayer.read_text_layer(page, sample_reader=self.sample_reader)
+            layer = self._layer(page)
             clock.mark("text_layer")
-            image = None
-            if layer.verdict is not LayerVerdict.GOOD:
-                image = rasterise.rasterise(page, dpi=self.settings.dpi, max_pixels=self.settings.max_pixels)
-                clock.mark("rasterise")
-            return Prepared(number, page.label, page.width_pt, page.height_pt, layer, image, clock.seconds)
+            prepared = Prepared(number, page.label, page.width_pt, page.height_pt, layer, None)
+            if layer.verdict is not LayerVerdict.GOOD or self._reads_every_page:
+                prepared = self._with_pixels(prepared, page, clock)
+        return replace(prepared, seconds=clock.seconds)
+
+    @property
+    def _reads_every_page(self) -> bool:
+        return needs_of(self.engine).every_page and self.settings.text_layer != "require"
+
+    def _layer(self, page: source.SourcePage) -> textlayer.TextLayer:
+        if self.settings.text_layer == "ignore":
+            return textlayer.TextLayer(None, LayerVerdict.IGNORED, "left aside by --text-layer ignore")
+        return textlayer.read_text_layer(page, sample_reader=self.sample_reader)
+
+    def _with_pixels(self, prepared: Prepared, page: source.SourcePage, clock: _Clock) -> Prepared:
+        needs = needs_of(self.engine)
+        image = rasterise.rasterise(
+            page,
+            dpi=needs.dpi or self.settings.dpi,
+            max_pixels=min(needs.max_pixels or self.settings.max_pixels, self.settings.max_pixels),
+        )
+        image = replace(image, document=str(self.path))
+        clock.mark("rasterise")
+        good = prepared.layer.verdict is LayerVerdict.GOOD
+        empty = not good and blank.is_blank(image)
+        clock.mark("blank")
+        draft: Sequence[Line] = ()
+        if isinstance(self.engine, Drafting) and needs.draft and not good and not empty:
+            draft = self.engine.draft(image)
+            clock.mark("draft")
+        return replace(prepared, image=image, is_blank=empty, draft=draft)
 
     def read(self, prepared: Prepared) -> PageReading:
         """The page's text, Markdown and blocks.
 
         Raises: `EngineError`, `EngineUnavailableError`; `NoTextLayerError` under `--text-layer require`.
         """
+        pieces = self.stream(prepared)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                reading: PageReading = end.value
+                return reading
+
+    def stream(self, prepared: Prepared) -> Generator[Piece, None, PageReading]:
+        """As `read`, yielding the text of a `Streaming` engine as it is accepted. Closing it cancels."""
         clock = _Clock(dict(prepared.seconds))
         if prepared.image is None:
             return self._from_layer(prepared, clock)
-        if blank.is_blank(prepared.image):
-            clock.mark("blank")
+        if prepared.is_blank:
             return self._blank(prepared, prepared.image.warnings, clock)
-        clock.mark("blank")
-        if self.settings.text_layer == "require":
+        if self.settings.text_layer == "require" and prepared.layer.verdict is not LayerVerdict.GOOD:
             raise NoTextLayerError(
                 f"no usable text layer ({prepared.layer.reason})", file=self.path, page=prepared.page
             )
-        return self._from_engine(prepared, prepared.image, clock)
+        return (yield from self._from_engine(prepared, prepared.image, clock))
 
     def read_page(self, number: int) -> PageReading:
         """`read(prepare(number))`, for callers with nothing to overlap."""
@@ -139,13 +172,18 @@ class DocumentReader:
         clock.mark("structure")
         return self._reading(prepared, blocks, clock, source="text-layer")
 
-    def _from_engine(self, prepared: Prepared, image: PageImage, clock: _Clock) -> PageReading:
+    def _from_engine(
+        self, prepared: Prepared, image: PageImage, clock: _Clock
+    ) -> Generator[Piece, None, PageReading]:
         if self.engine is None:
             raise EngineUnavailableError(
                 "this page needs OCR and no engine is set up", file=self.path, page=prepared.page
             )
-        hint = prepared.layer.text.lines if prepared.layer.text is not None else ()
-        result = self.engine.read(image, hint=hint)
+        hint = prepared.draft or (prepared.layer.text.lines if prepared.layer.text is not None else ())
+        if isinstance(self.engine, Streaming):
+            result = yield from self.engine.stream(image, hint=hint)
+        else:
+            result = self.engine.read(image, hint=hint)
         clock.mark("read")
         warnings = (*image.warnings, *result.warnings)
         blocks = result.blocks

@@ -11,6 +11,7 @@ from pipeline.adapter import inputs as page_inputs
 from pipeline.adapter.loading import LoadedModel
 from pipeline.adapter.session import MlxSession
 from pipeline.decode import AdaptiveSchedule, DecodeOptions, FixedSchedule, Outcome, Schedule, Step, decode
+from pipeline.engines.base import Piece
 from pipeline.presets import Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
@@ -40,16 +41,6 @@ class DecodeSettings:
     verify: str = "exact"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text accepted in one pass, and which proposer drafted most of it ("model" = its own)."""
-
-    text: str
-    source: str
-    tokens: int
-    accepted: int
-
-
 @dataclass(slots=True)
 class ImageReading:
     """What a model said about one image, and what it took."""
@@ -59,6 +50,9 @@ class ImageReading:
     outcome: Outcome = field(default_factory=Outcome)
     hit: bool = False  # the vision features came from the store
     image_tokens: int = 0
+    input_px: tuple[int, int] | None = (
+        None  # width, height the processor made of it: the space of dots.ocr's boxes
+    )
     seconds: dict[str, float] = field(default_factory=dict)  # vision, prefill, decode
 
     @property
@@ -107,6 +101,7 @@ class ModelReader:
         prepared = page_inputs.prepare(self.loaded, prompt.text + suffix, image, options)
         encoded = self.encoder.encode(prepared, image, options)
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
+        reading.input_px = page_inputs.input_size(self.loaded, prepared)
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
         session = MlxSession(
