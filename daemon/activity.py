@@ -18,7 +18,8 @@ from storage.library import display_path
 
 log = logging.getLogger(__name__)
 
-LONGEST_BEAT_S = 5.0
+BUSY_BEAT_S = 5.0
+IDLE_BEAT_S = 20.0  # an idle daemon should let the disk sleep
 SHORTEST_BEAT_S = 1.0
 
 
@@ -51,7 +52,9 @@ class Activity:
 
     def rest(self) -> None:
         """Nothing is being done."""
-        self.doing = None
+        if self.doing is not None:
+            self.doing = None
+            self.changed.set()
 
 
 class Heartbeat(threading.Thread):
@@ -71,23 +74,26 @@ class Heartbeat(threading.Thread):
         self.owner = owner
         self.activity = activity
         self.lease_s = lease_s
-        self.interval_s = max(0.0, min(lease_s / 4, LONGEST_BEAT_S) - SHORTEST_BEAT_S)
         self.clock = clock
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Beat until told to end."""
-        conn = open_database(self.database)
+        conn: sqlite3.Connection | None = None
         while not self._ended.is_set():
             try:
+                conn = conn or open_database(self.database)
                 self.beat(conn)
             except (OcrdError, sqlite3.Error):
                 log.warning("a heartbeat was not noted", exc_info=True)
-            # A page begun since the last beat shows soon, but no more than once a second.
-            self._ended.wait(min(SHORTEST_BEAT_S, self.lease_s / 4))
-            self.activity.changed.wait(self.interval_s)
+            # What was begun since the last beat shows soon, but no more than once a second.
+            shortest_s = min(SHORTEST_BEAT_S, self.lease_s / 4)
+            self._ended.wait(shortest_s)
+            longest_s = min(self.lease_s / 4, BUSY_BEAT_S if self.activity.doing else IDLE_BEAT_S)
+            self.activity.changed.wait(max(0.0, longest_s - shortest_s))
             self.activity.changed.clear()
-        conn.close()
+        if conn is not None:
+            conn.close()
 
     def beat(self, conn: sqlite3.Connection) -> None:
         """Note once that the worker lives and what it is at."""

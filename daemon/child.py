@@ -24,7 +24,7 @@ from daemon import logs, processes
 from daemon.activity import Activity, Heartbeat
 from daemon.worker import Worker
 from storage import workers
-from storage.database import open_database
+from storage.database import is_transient, open_database
 from storage.errors import ExitCode, OcrdError
 from storage.settings import Settings
 
@@ -89,10 +89,10 @@ def work(
             busy = worker.turn()
             failing = 0
         except (OcrdError, sqlite3.Error) as error:
-            failing += 1
+            failing += not is_transient(error)
             if failing >= FAILING_TURNS:
                 raise
-            log.warning("a turn failed: %s", error, exc_info=True)
+            log.warning("a turn failed: %s", error, exc_info=failing > 0)
             busy = False
             idle_s = LONGEST_IDLE_S
         if processes.rss_mb() > limit_mb:

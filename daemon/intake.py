@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daemon.scanner import SF_DATALESS
 from storage import content, jobs, library
 from storage.errors import EmptyFileError, InputError, OcrdError, PasswordError, StorageError, from_os_error
 from storage.work import IntakeJob
@@ -25,6 +26,7 @@ CHUNK_BYTES = 1 << 20
 # A watched file that cannot be opened may still be on its way (scanners pause between pages): until it has been
 # left alone for this many settle times, that is no failure.
 GRACE_FACTOR = 5
+CLOUD_S = 60.0  # then a file that lies in the cloud is looked at again
 
 Open = Callable[[Path, tuple[str, ...]], "DocumentInfo"]
 Guard = Callable[[Exception, bytes], OcrdError]
@@ -63,6 +65,10 @@ class Intake:
     def _look(self, job: IntakeJob, now: float) -> os.stat_result | None:
         """The file's status, or None where it is not the file that was registered (which then is noted)."""
         status = os.stat(job.path)
+        if getattr(status, "st_flags", 0) & SF_DATALESS:  # opening it would fetch it
+            error = StorageError("its content is in the cloud and not here", file=os.fsdecode(job.path))
+            jobs.defer(self.conn, self.owner, job, error, now, CLOUD_S)
+            return None
         if job.size in (-1, status.st_size) and job.mtime_ns == status.st_mtime_ns:
             return status
         if job.size == -1:

@@ -75,11 +75,10 @@ def to_file(settings: Settings) -> Path:
     path = settings.home / LOG_NAME
     for name in _PACKAGES:
         logger = logging.getLogger(name)
-        logger.setLevel(settings.log_level)
         for handler in [handler for handler in logger.handlers if handler.get_name() == LOG_NAME]:
             logger.removeHandler(handler)
             handler.close()
-        logger.addHandler(_file_handler(path))
+        _add(logger, _file_handler(path, settings.log_level))
     return path
 
 
@@ -89,7 +88,13 @@ def to_console(level: str | int) -> None:
     handler.setLevel(level)
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     for name in _PACKAGES:
-        logging.getLogger(name).addHandler(handler)
+        _add(logging.getLogger(name), handler)
+
+
+def _add(logger: logging.Logger, handler: logging.Handler) -> None:
+    """Add a handler; the logger lets through what any of its handlers wants."""
+    logger.addHandler(handler)
+    logger.setLevel(min(handler.level for handler in logger.handlers))
 
 
 def rotate(settings: Settings, limit_bytes: int = KEEP_BYTES) -> None:
@@ -102,7 +107,7 @@ def rotate(settings: Settings, limit_bytes: int = KEEP_BYTES) -> None:
         return  # not there yet, or a folder we cannot write: logging is never worth failing for
 
 
-def _file_handler(path: Path) -> logging.Handler:
+def _file_handler(path: Path, level: str) -> logging.Handler:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -112,5 +117,6 @@ def _file_handler(path: Path) -> logging.Handler:
     except OSError:
         handler = logging.NullHandler()
     handler.set_name(LOG_NAME)
+    handler.setLevel(level)
     handler.setFormatter(LineFormatter())
     return handler

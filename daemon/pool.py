@@ -28,7 +28,7 @@ MEMORY_PER_WORKER_MB = 800.0  # what a worker with an engine needs, with a large
 QUICK_S = 20.0  # a worker that dies sooner, with nothing in hand, failed to start
 QUICK_DEATHS = 5  # so many in a row are no accident
 LONGEST_BACK_OFF_S = 60.0
-_SET_UP = frozenset((ExitCode.SETTINGS, ExitCode.ENGINE, ExitCode.DATABASE, ExitCode.STORAGE))
+_SET_UP = frozenset((ExitCode.SETTINGS, ExitCode.ENGINE, ExitCode.DATABASE))
 
 
 class Process(Protocol):
@@ -134,7 +134,12 @@ class Pool:
         """Start workers until `wanted` run, at most `limit`; after deaths only once the back-off is over."""
         while len(self.children) < min(wanted, self.limit) and self._monotonic() >= self._not_before:
             keep = not any(child.keep for child in self.children)
-            process = self._start(Orders(self.settings, watching=self.watching, keep=keep))
+            try:
+                process = self._start(Orders(self.settings, watching=self.watching, keep=keep))
+            except OSError as error:  # no memory or no process to be had: a matter of time
+                log.error("a worker cannot be started: %s", error.strerror)
+                self._not_before = self._monotonic() + LONGEST_BACK_OFF_S / 4
+                return
             now = self._monotonic()
             child = Child(process, processes.owner_id(process.pid), now, keep, doing_since=now)
             self.children.append(child)

@@ -22,7 +22,7 @@ from daemon.scanner import WatchRoot
 from daemon.watcher import RootWatcher
 from daemon.watching import WatchThread, check_roots, check_writable, outer_roots, rules_for
 from storage import jobs, workers
-from storage.database import open_database
+from storage.database import is_transient, open_database
 from storage.errors import EngineUnavailableError, ExitCode, OcrdError, error_classes
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ LEAVE_S = 10.0  # for finishing the page in hand, after being told to stop
 LOW_BYTES = 32 << 20  # stop with less free space than that, so that the reason can still be written down
 ENOUGH_BYTES = 64 << 20
 THREAD_RESTARTS = 5
+ONCE_WAITS_S = 15.0  # `once` waits for what is put off, up to that
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,14 @@ class Crew:
 
     def tick(self, now: float) -> None:
         """Bury and replace workers, and once a second the rest. Sets `fatal` when going on makes no sense."""
+        try:
+            self._tick(now)
+        except (OcrdError, sqlite3.Error) as error:
+            if not is_transient(error):
+                raise
+            log.warning("keeping house failed, it is tried again: %s", error)
+
+    def _tick(self, now: float) -> None:
         self._notice_sleep(now)
         for death in self.pool.bury():
             recovered = jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
@@ -210,9 +219,10 @@ class Crew:
         while self.pool.children and time.monotonic() < deadline:
             self.pool.bury()
             time.sleep(0.01)
-        for owner in late:
-            jobs.release(self.conn, owner)
-            workers.remove(self.conn, owner)
+        with contextlib.suppress(OcrdError, sqlite3.Error):  # without space their leases run out
+            for owner in late:
+                jobs.release(self.conn, owner)
+                workers.remove(self.conn, owner)
 
     def close(self) -> None:
         """Give the home back."""
@@ -294,8 +304,11 @@ class _Watch:
             for thread in self.threads:
                 thread.end()
             crew.stop(signals=self.signals)
-            workers.put(crew.conn, "watcher", "off")
-            crew.conn.execute("UPDATE roots SET watched = 0")
+            with contextlib.suppress(
+                sqlite3.Error
+            ):  # no space: a snapshot knows that we are gone all the same
+                workers.put(crew.conn, "watcher", "off")
+                crew.conn.execute("UPDATE roots SET watched = 0")
         return self._summary(started)
 
     def _thread(self, root: WatchRoot) -> WatchThread:
@@ -330,7 +343,10 @@ class _Watch:
             self.threads[position].start()
 
     def _is_done(self, now: float) -> bool:
-        return all(thread.is_quiet for thread in self.threads) and jobs.is_idle(self.crew.conn, now)
+        if not all(thread.is_quiet for thread in self.threads) or not jobs.is_idle(self.crew.conn, now):
+            return False
+        due = jobs.next_due(self.crew.conn)
+        return due is None or due > now + ONCE_WAITS_S
 
     def _summary(self, started: float) -> ExitSummary:
         row = self.crew.conn.execute(

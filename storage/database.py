@@ -13,7 +13,15 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage.errors import AccessError, DatabaseError, DiskFullError, OcrdError, StorageError, from_os_error
+from storage.errors import (
+    AccessError,
+    DatabaseError,
+    DiskFullError,
+    Fault,
+    OcrdError,
+    StorageError,
+    from_os_error,
+)
 
 # Names of the steps in storage.migrations, known here so that nothing is imported to see that none is pending.
 STEPS = ("schema", "full_text")
@@ -105,6 +113,12 @@ def explain(error: sqlite3.Error, path: Path | None = None) -> OcrdError | None:
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
         return StorageError(message, file=path)
     return None
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether a failure may pass by itself (no space, a locked or unreachable file), so that trying again is right."""
+    ours = explain(error) if isinstance(error, sqlite3.Error) else error
+    return isinstance(ours, OcrdError) and ours.fault is Fault.TRANSIENT
 
 
 @contextlib.contextmanager

@@ -38,6 +38,17 @@ def test_records_below_the_level_are_left_out(tmp_path: Path, log_file: Path) ->
     assert log_file.read_text("utf-8").count("\n") == 1  # set up twice, written once
 
 
+def test_the_terminal_may_show_more_or_less_than_the_file(
+    log_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.to_console("DEBUG")
+    logging.getLogger("daemon.x").debug("a detail")
+    logging.getLogger("daemon.x").warning("a warning")
+    assert "a detail" not in log_file.read_text("utf-8")
+    assert "a warning" in log_file.read_text("utf-8")
+    assert capsys.readouterr().err == "DEBUG: a detail\nWARNING: a warning\n"
+
+
 def test_a_file_grown_too_large_is_put_aside_and_writers_follow(tmp_path: Path, log_file: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     logging.getLogger("daemon.x").error("first")

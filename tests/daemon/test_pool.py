@@ -106,6 +106,24 @@ def test_those_that_die_at_the_start_are_replaced_ever_later_and_then_no_more(st
     assert len(waits) == pool_module.QUICK_DEATHS
 
 
+def test_a_system_without_room_for_a_process_is_asked_again_later(stage: Stage) -> None:
+    real, full = stage.pool._start, True
+
+    def start(orders: Orders) -> Pretender:
+        if full:
+            raise OSError(11, "Resource temporarily unavailable")
+        return real(orders)  # type: ignore[return-value]
+
+    stage.pool._start = start
+    stage.pool.ensure(1)
+    full = False
+    stage.pool.ensure(1)
+    assert stage.started == []
+    stage.now += pool_module.LONGEST_BACK_OFF_S
+    stage.pool.ensure(1)
+    assert len(stage.started) == 1
+
+
 def test_a_fault_of_the_set_up_is_fatal_at_once(stage: Stage) -> None:
     stage.pool.ensure(1)
     stage.started[0].status = ExitCode.ENGINE

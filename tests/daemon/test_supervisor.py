@@ -290,6 +290,24 @@ def test_a_pause_for_want_of_space_ends_once_there_is_space(
     assert [pause.kind for pause in jobs.paused(crew.conn)] == ["user"]
 
 
+@pytest.mark.parametrize(("code", "passes"), [(sqlite3.SQLITE_FULL, True), (sqlite3.SQLITE_ERROR, False)])
+def test_want_of_space_for_a_note_does_not_end_the_daemon(
+    code: int, passes: bool, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        error = sqlite3.OperationalError("as the test says")
+        error.sqlite_errorcode = code
+        raise error
+
+    crew.pool.limit = 0
+    monkeypatch.setattr(workers, "beat", fail)
+    if passes:
+        crew.tick(time.time() + 3600)
+    else:
+        with pytest.raises(sqlite3.OperationalError):
+            crew.tick(time.time())
+
+
 def test_leases_survive_the_sleep_of_the_computer(crew: Crew, settings: Settings) -> None:
     library.register(crew.conn, [library.SeenFile(b"/in/a.pdf", 1, 1)], 0.0)
     now = time.time()
