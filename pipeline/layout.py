@@ -222,7 +222,7 @@ def _kind(left: list[Fragment], right: list[Fragment], em: float) -> ZoneKind | 
         marks = right if left_prose else left
         if all(_MARK.fullmatch(item.line.text.strip()) for item in marks):
             return ZoneKind.TEXT  # bullets, numbers of lines or items beside their text
-    if sum(1 for item in left if has_leaders(item.line.text)) * 2 > len(left):
+    if sum(1 for item in (*left, *right) if has_leaders(item.line.text)) * 2 > min(len(left), len(right)):
         return ZoneKind.LINES
     if all(_MARK.fullmatch(item.line.text.strip()) for item in left) and not _is_numeric(right):
         return ZoneKind.TEXT

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from pipeline.fragments import Fragment
 from pipeline.joining import join_lines
+
+_FORMULA = re.compile(r"[=∂∈∀∃⇒⊆∪∩∑∫√]|\\|[{}]")
 
 Cell = tuple[Fragment, ...]
 Interval = tuple[float, float]
@@ -67,7 +70,7 @@ def aligned_table(items: Sequence[Fragment], em: float) -> Aligned | None:
     rows = _merge(inner, [_row(band, columns, wide, repeat=at == 0) for at, band in enumerate(inner)], em)
     used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
     table = Table(tuple(tuple(tuple(row[at]) for at in used) for row in rows))
-    if not is_filled(table):
+    if not is_filled(table) or not _reads_as_table(table):
         return None
     above = tuple(item for band in bands[:first] for item in band)
     return Aligned(above, table, tuple(item for band in bands[last:] for item in band))
@@ -93,6 +96,15 @@ def is_filled(table: Table) -> bool:
     if sum(1 for count in filled if count >= 2) < 0.6 * len(rows):
         return False
     return sum(filled) >= 0.4 * len(rows) * len(rows[0])
+
+
+def _reads_as_table(table: Table) -> bool:
+    """Whether the cells hold words and figures, not the letters of a drawing or the parts of a formula."""
+    cells = [" ".join(item.line.text for item in cell) for row in table.cells for cell in row if cell]
+    if len(table.cells) < 3 and (len(table.cells[0]) < 3 or len(cells) < 2 * len(table.cells[0])):
+        return False
+    odd = sum(1 for text in cells if _FORMULA.search(text) or (len(text) < 3 and not text.isdigit()))
+    return odd <= 0.35 * len(cells)
 
 
 def _with_headers(columns: list[Interval], bands: Sequence[Sequence[Fragment]], em: float) -> list[Interval]:
