@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache, lru_cache
 
 # Scripts written without spaces, and Hangul, whose words carry particles: searched by substring.
 _HAN_KANA = (
@@ -22,11 +23,20 @@ _HANGUL = "\u1100-\u11ff\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"
 _SOUTH_EAST_ASIAN = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecd\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
 )
-SOLID = _HAN_KANA + _HANGUL + _SOUTH_EAST_ASIAN  # inside a character class of a regular expression
-_PIECE = re.compile(rf"[{SOLID}]+|[^\W_{SOLID}]+")
+_SOLID = _HAN_KANA + _HANGUL + _SOUTH_EAST_ASIAN
+_BEFORE_SOLID = "\u0e00"  # no such character comes earlier in Unicode
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_IS_SOLID = re.compile(rf"[{SOLID}]")
-_BROKEN_LINE = re.compile(rf"(?<=[{_HAN_KANA}])\n(?=[{_HAN_KANA}])")
+_WORD = re.compile(r"[^\W_]+")
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    # Classes of many ranges take milliseconds to compile: only once a text needs them.
+    return re.compile(text.replace("SOLID", _SOLID).replace("HAN_KANA", _HAN_KANA))
+
+
+_PIECE = "[SOLID]+|[^\\W_SOLID]+"
+_BROKEN_LINE = "(?<=[HAN_KANA])\\n(?=[HAN_KANA])"
 # Row marker: the page has words that `pages_fts` spells otherwise. No query makes a token of three such characters.
 RESPELT = "異異異"
 _END = "終終終"  # between the text and the list of single characters, so that no phrase reaches across
@@ -77,9 +87,15 @@ def _strip_marks(letter: str) -> str:
 _TABLE = _Table()
 
 
+@lru_cache(maxsize=20_000)
+def is_solid(character: str) -> bool:
+    """Whether a character is of a script written without spaces (or Hangul)."""
+    return character >= _BEFORE_SOLID and _pattern("[SOLID]").match(character) is not None
+
+
 def is_word_character(character: str) -> bool:
     """Whether a folded character continues a word that stands beside it."""
-    return character.isalnum() and (character.isascii() or not _IS_SOLID.match(character))
+    return character.isalnum() and not is_solid(character)
 
 
 def fold(text: str) -> str:
@@ -113,9 +129,13 @@ def fold_mapped(text: str) -> tuple[str, list[int] | None]:
 
 def pieces(folded: str) -> Iterator[tuple[str, bool]]:
     """The words and unspaced runs of folded text in order, each with whether it is an unspaced run."""
-    for match in _PIECE.finditer(folded):
+    if max(folded, default="") < _BEFORE_SOLID:
+        for match in _WORD.finditer(folded):
+            yield match[0], False
+        return
+    for match in _pattern(_PIECE).finditer(folded):
         piece = match[0]
-        if _IS_SOLID.match(piece):
+        if is_solid(piece[0]):
             piece = "".join(c for c in piece if unicodedata.category(c)[0] != "M")
             if piece:
                 yield piece, True
@@ -137,9 +157,9 @@ def grams(text: str) -> str:
     if text.isascii():
         return ""
     composed = normal(text)
-    if not any(_is_solid(c) for c in set(composed)) and not _is_respelt(text):
+    if not any(map(_folds_to_solid, set(composed))) and not _is_respelt(text):
         return ""
-    folded = _BROKEN_LINE.sub("", _translate(composed))
+    folded = _pattern(_BROKEN_LINE).sub("", _translate(composed))
     stream: list[str] = [RESPELT] if _is_respelt(text) else []
     single: dict[str, None] = {}
     for piece, solid in pieces(folded):
@@ -152,11 +172,11 @@ def grams(text: str) -> str:
     return " ".join([*stream, _END, *single] if single else stream)
 
 
-def _is_solid(character: str) -> bool:
-    return _IS_SOLID.search(_TABLE[ord(character)]) is not None
+def _folds_to_solid(character: str) -> bool:
+    return any(map(is_solid, _TABLE[ord(character)]))
 
 
-_GLUED = re.compile(rf"[^\W_{SOLID}][{SOLID}]|[{SOLID}][^\W_{SOLID}]")
+_GLUED = "[^\\W_SOLID][SOLID]|[SOLID][^\\W_SOLID]"
 _MARKED = re.compile(r"[^A-Za-z\u0300-\u036f][\u0300-\u036f]+")
 
 
@@ -168,7 +188,8 @@ def _is_respelt(text: str) -> bool:
         return True
     if symbols and re.search(rf"\w[{symbols}]|[{symbols}]\w", text):
         return True
-    return _GLUED.search(text) is not None or _MARKED.search(text) is not None
+    glued = any(map(is_solid, set(text))) and _pattern(_GLUED).search(text)
+    return bool(glued) or _MARKED.search(text) is not None
 
 
 # The combining marks unicode61 drops; it splits words at others.
@@ -181,7 +202,7 @@ _ODD: dict[str, bool] = {}
 def _is_odd(character: str) -> bool:
     known = _ODD.get(character)
     if known is None:
-        known = _ODD[character] = not _IS_SOLID.match(character) and _differs_from_unicode61(character)
+        known = _ODD[character] = not is_solid(character) and _differs_from_unicode61(character)
     return known
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from storage.folding import SOLID, fold_mapped, normal
+from storage.folding import fold_mapped, is_solid, normal
 from storage.query import Term
 
 _MATCHES_PER_TERM = 200
@@ -14,7 +14,6 @@ _SPACE = re.compile(r"\s+")
 # Control characters, and those that reorder what a terminal or browser shows.
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
 _ELLIPSIS = "…"
-_BOUNDARY = re.compile(rf"\s|[{SOLID}]")
 Span = tuple[int, int, int]  # start, end in the composed text; which term
 
 
@@ -80,8 +79,8 @@ def _window(text: str, first: int, last: int, width: int) -> tuple[int, int]:
     begin = max(0, min(first - spare // 2, len(text) - width))
     end = min(len(text), max(begin + width, last))
     if begin > 0:
-        boundary = _BOUNDARY.search(text, begin, min(first, begin + 30))
-        begin = boundary.start() if boundary else begin
+        near = range(begin, min(first, begin + 30))
+        begin = next((i for i in near if text[i].isspace() or is_solid(text[i])), begin)
     if end < len(text):
         cut = max(text.rfind(" ", max(last, end - 30), end), text.rfind("\n", max(last, end - 30), end))
         end = cut if cut > 0 else end
