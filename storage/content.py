@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from storage import documents
 from storage.database import transaction
-from storage.errors import OcrdError
+from storage.errors import NoPagesError, OcrdError
 from storage.records import DocumentInfo
 from storage.work import IntakeJob
 
@@ -89,8 +89,10 @@ def _open(
     conn: sqlite3.Connection, document_id: int, info: DocumentInfo | None, error: OcrdError | None, now: float
 ) -> None:
     """Note what opening a document told: its pages become jobs, or it fails."""
-    if info is None or error is not None:
-        failure = error or OcrdError("opening it told nothing")
+    if info is None or info.pages < 1 or error is not None:
+        failure = error or (
+            OcrdError("opening it told nothing") if info is None else NoPagesError("it has no pages")
+        )
         conn.execute(
             "UPDATE documents SET state = ?, error_code = ?, error_message = ?, remedy = ?, finished_at = ?"
             " WHERE id = ?",

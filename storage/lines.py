@@ -32,6 +32,7 @@ def decode_lines(text: str) -> tuple[Line, ...]:
             "M" in item.get("f", ""),
             item.get("c"),
             item.get("r"),
+            item.get("a", 0.0),
         )
         for item in json.loads(text)
     )
@@ -62,6 +63,8 @@ def _line(line: Line) -> dict[str, Any]:
         item["c"] = confidence
     if line.region is not None:
         item["r"] = line.region
+    if line.angle and math.isfinite(line.angle):
+        item["a"] = round(line.angle, 2)
     return item
 
 

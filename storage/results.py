@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 
 from storage import documents
 from storage.database import transaction
@@ -47,7 +47,7 @@ class DocumentResult:
     pages: Iterator[PageReading | FailedPage]
     attachments: tuple[str, ...] = ()
     warnings: tuple[PageWarning, ...] = ()  # of the file as a whole
-    options: dict[str, object] | None = None
+    options: Mapping[str, object] = field(default_factory=dict)  # what `retry` asked for; never a password
     added_at: float = 0.0
     finished_at: float | None = None
 
@@ -166,7 +166,7 @@ def load_document(conn: sqlite3.Connection, document_id: int) -> DocumentResult:
         _pages(conn, document_id, json.loads(row["labels"] or "[]")),
         tuple(json.loads(row["attachments"])),
         _warnings(row["warnings"]),
-        json.loads(row["options"]),
+        {name: value for name, value in json.loads(row["options"]).items() if name != "password"},
         row["added_at"],
         row["finished_at"],
     )

@@ -6,6 +6,7 @@ once they are spent. (A worker that dies instead: `storage.recovery`.)
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
 from storage import documents
@@ -84,8 +85,6 @@ def _put_off_page(
             note_pause(conn, str(error), kind=DISK_FULL, path=_text(error.file), now=now)
             return
         if isinstance(error, VanishedError) and _lose_file(conn, job.path, now):
-            documents.repark(conn, [job.document_id])
-            documents.drop_orphans(conn, [job.document_id])
             return
         row = conn.execute("SELECT deferrals FROM documents WHERE id = ?", (job.document_id,)).fetchone()
         delay = back_off_s(row["deferrals"]) if delay_s is None else delay_s
@@ -136,13 +135,16 @@ def count_page(
 
 
 def _lose_file(conn: sqlite3.Connection, path: bytes, now: float) -> bool:
-    """Mark a vanished file missing; False if it is its root that is gone."""
+    """Mark a vanished file missing; False if it is there, or if it is its root that is gone."""
     file = conn.execute("SELECT * FROM files WHERE path_bytes = ?", (path,)).fetchone()
     if file is None:
         return True
-    if not documents.root_is_there(conn, file["root_id"]):
+    if os.path.lexists(path) or not documents.root_is_there(conn, file["root_id"]):
         return False
     documents.lose(conn, file, now)
+    if file["document_id"] is not None:
+        documents.repark(conn, [file["document_id"]])
+        documents.drop_orphans(conn, [file["document_id"]])
     return True
 
 
@@ -162,9 +164,6 @@ def fail_intake(
         if file is None:
             return
         if isinstance(error, VanishedError) and _lose_file(conn, job.path, now):
-            if file["document_id"] is not None:
-                documents.repark(conn, [file["document_id"]])
-                documents.drop_orphans(conn, [file["document_id"]])
             return
         if error.fault is Fault.TRANSIENT:
             _put_off_intake(conn, file, error, now)
@@ -211,7 +210,7 @@ def fail_publish(
         row = conn.execute(
             "SELECT sidecar_attempts FROM files WHERE id = ? AND lease_owner = ?", (job.file_id, owner)
         ).fetchone()
-        if row is None:
+        if row is None or (isinstance(error, VanishedError) and _lose_file(conn, job.path, now)):
             return
         attempts = row["sidecar_attempts"] + 1
         again = error.fault is Fault.TRANSIENT or (error.fault is Fault.BUG and attempts < max_attempts)

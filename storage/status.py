@@ -32,8 +32,12 @@ def snapshot(
     is_alive: Callable[[sqlite3.Row], bool] | None = None,
 ) -> dict[str, Any]:
     """The state of everything, as `ocrd status --json` prints it; `all_documents`: not just the last 500 done."""
-    head = summary(conn, now=now, is_alive=is_alive)
-    head["documents"] = list(iter_documents(conn, all_documents=all_documents))
+    conn.execute("BEGIN")  # counts and documents of one moment, whatever workers do meanwhile
+    try:
+        head = summary(conn, now=now, is_alive=is_alive)
+        head["documents"] = list(iter_documents(conn, all_documents=all_documents))
+    finally:
+        conn.execute("COMMIT")
     return head
 
 

@@ -303,10 +303,30 @@ def test_page_is_read_from_another_copy_when_one_vanishes(desk: Desk, tmp_path: 
     a.touch()
     desk.put(str(a), "A", 2)
     desk.put(str(b), "A", 2)
-    for job in desk.claim():
+    claimed = desk.claim()
+    a.unlink()
+    for job in claimed:
         assert job.path == bytes(a)
         jobs.fail_page(desk.conn, "w", job, VanishedError("No such file"), desk.now)
     assert [job.path for job in desk.claim()] == [bytes(b)] * 2
+
+
+def test_file_that_is_there_is_not_missing_whatever_vanished(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.touch()
+    desk.put(str(path), "A")
+    jobs.fail_page(desk.conn, "w", desk.claim()[0], VanishedError("No such file: a model"), desk.now)
+    assert desk.states() == {str(path): "queued"}
+    assert desk.claim() == [], "not at once"
+
+
+def test_file_gone_before_its_sidecars_were_written_is_missing_not_failed(desk: Desk) -> None:
+    desk.put("/in/a.pdf", "A")
+    desk.read_all()
+    job = jobs.claim_publish(desk.conn, "w", desk.now, LEASE_S)
+    assert job is not None
+    jobs.fail_publish(desk.conn, "w", job, VanishedError("No such folder"), desk.now)
+    assert desk.states() == {"/in/a.pdf": "missing"}
 
 
 def test_failed_second_reading_keeps_the_first(desk: Desk) -> None:
@@ -552,7 +572,7 @@ import sys
 from pathlib import Path
 from storage import index, status
 from storage.database import open_readonly
-for _ in range(60):
+for _ in range(30):
     conn = open_readonly(Path(sys.argv[1]))
     shown = status.snapshot(conn, now=1000.0)
     counts = shown["counts"]

@@ -394,6 +394,12 @@ def test_file_gone_before_anything_was_read_leaves_no_trace(desk: Desk, stage: s
     assert jobs.is_idle(desk.conn, desk.now)
 
 
+def test_file_without_pages_fails(desk: Desk) -> None:
+    desk.put("/in/zero.pdf", "zero", 0)
+    assert desk.states() == {"/in/zero.pdf": "failed"}
+    assert desk.one("SELECT error_code FROM documents") == "no_pages"
+
+
 def test_file_found_gone_by_the_intake_leaves_no_trace(desk: Desk) -> None:
     desk.see("/in/gone.pdf")
     (job,) = desk.intake()

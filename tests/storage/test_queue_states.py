@@ -156,11 +156,10 @@ class Queue(RuleBasedStateMachine):
             (row["document_id"], row["page"])
             for row in self.conn.execute("SELECT document_id, page FROM page_jobs WHERE state = 'leased'")
         }
-        for owner in {held[0] for held in self.leases.values()}:
-            lost = [key for key in before - left if self.leases[key][0] == owner]
-            assert not lost or owner.partition(".")[0] not in keep
-            for key in lost:
-                del self.leases[key]
+        lost_to = {key: self.leases.pop(key)[0] for key in before - left}
+        for owner in set(lost_to.values()):
+            assert owner.partition(".")[0] not in keep
+            lost = [key for key, loser in lost_to.items() if loser == owner]
             if len(lost) == 1:
                 self._count(lost[0])
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import jobs, library, results
+from storage import jobs, library, results, status
 from storage.errors import DatabaseError, DiskFullError, TooLargeError
 from storage.lines import decode_lines, encode_lines
 from storage.records import (
@@ -49,6 +50,7 @@ FULL = PageReading(
                     True,
                     0.75,
                     3,
+                    12.5,
                 ),
             ),
         ),
@@ -88,6 +90,16 @@ def test_everything_read_comes_back(desk: Desk) -> None:
     (job,) = start(desk)
     assert results.save(desk.conn, "w", job, FULL, desk.now)
     assert loaded(desk) == [FULL]
+
+
+def test_sample_leaves_nothing_at_its_default() -> None:
+    """So that a field added to a record and forgotten when saving is noticed."""
+    block = FULL.blocks[0]
+    for record in (FULL, block, block.lines[0], block.lines[0].words[0]):
+        for field in dataclasses.fields(record):
+            assert field.default is dataclasses.MISSING or getattr(record, field.name) != field.default, (
+                field.name
+            )
 
 
 def test_saving_twice_is_saving_once(desk: Desk) -> None:
@@ -165,6 +177,24 @@ def test_blank_page_is_counted_as_read(desk: Desk) -> None:
     assert [page.is_blank for page in loaded(desk) if isinstance(page, PageReading)] == [True, False]
 
 
+def test_blank_page_read_again_is_counted_once(desk: Desk) -> None:
+    (job,) = start(desk)
+    desk.save(job, blank=True)
+    library.retry(desk.conn, [b"/in/a.pdf"], {"dpi": 300}, desk.now)
+    (job,) = desk.claim()
+    desk.save(job, "not blank after all")
+    assert desk.one("SELECT pages_blank FROM documents") == 0
+    desk.check()
+
+
+def test_password_of_a_document_goes_no_further(desk: Desk) -> None:
+    (job,) = start(desk)
+    desk.save(job)
+    library.retry(desk.conn, [b"/in/a.pdf"], {"dpi": 300, "password": "secret"}, desk.now)
+    assert results.load_document(desk.conn, 1).options == {"dpi": 300}
+    assert "secret" not in str(status.snapshot(desk.conn, now=desk.now, all_documents=True))
+
+
 def test_failed_page_has_its_place_in_the_document(desk: Desk) -> None:
     desk.see("/in/a.pdf")
     info = DocumentInfo("application/pdf", 3, ("i", "ii", "1"), "Titel", ("data.csv",), (PageWarning("xfa"),))
@@ -218,9 +248,11 @@ lines = st.builds(
     st.booleans(),
     confidences,
     st.none() | st.integers(0, 99),
+    st.integers(-1800, 1800).map(lambda value: value / 10),
 )
 
 
+@settings(deadline=None)
 @given(st.lists(lines, max_size=4).map(tuple))
 def test_lines_come_back_as_they_were(value: tuple[Line, ...]) -> None:
     assert decode_lines(encode_lines(value)) == value
