@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,13 @@ QUICK = (
 )
 # The manifest gives the MediaBox here; with /Rotate 90 the page is shown upright, as its own note says.
 DISPLAYED = {"rotated_skew.pdf": {"1": [612, 792]}}
+# What the engines that come in wheels misread, whatever we do: English is the only language data among them.
+MISREAD = {
+    "G_cjk_image.pdf": "page 3 is Korean, for which no wheel has a model",
+    "typewriter.png": "Dutch: `à` is read as `a` by English data",
+    "G_typewriter.heic": "Dutch: `à` is read as `a` by English data",
+    "eurotext.tif": "German: the opening quote below the line is unknown to English data",
+}
 
 
 @dataclass(frozen=True)
@@ -118,17 +125,18 @@ def full_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_batch(ROWS, tmp_path_factory.mktemp("full"))
 
 
-def each(rows: Iterable[Row]) -> Iterator[Any]:
+def each(rows: Iterable[Row], misread: Mapping[str, str] = {}) -> Iterator[Any]:
     for row in rows:
+        known = [pytest.mark.xfail(reason=misread[row.file], strict=True)] if row.file in misread else []
         if row.file in QUICK:
-            yield pytest.param("quick_run", row, id=row.file)
-        yield pytest.param("full_run", row, id=f"all-{row.file}", marks=pytest.mark.slow)
+            yield pytest.param("quick_run", row, id=row.file, marks=known)
+        yield pytest.param("full_run", row, id=f"all-{row.file}", marks=[pytest.mark.slow, *known])
 
 
 RUNS = [pytest.param("quick_run", id="quick"), pytest.param("full_run", id="all", marks=pytest.mark.slow)]
 every_row = pytest.mark.parametrize(("run_name", "row"), list(each(ROWS)))
 every_readable_row = pytest.mark.parametrize(
-    ("run_name", "row"), list(each(row for row in ROWS if row.expect["outcome"] != "error"))
+    ("run_name", "row"), list(each((row for row in ROWS if row.expect["outcome"] != "error"), MISREAD))
 )
 every_run = pytest.mark.parametrize("run_name", RUNS)
 
@@ -147,6 +155,12 @@ def plain(text: str) -> str:
 def page_text(page: dict[str, Any]) -> str:
     """Everything read on a page: the running text, and the blocks that are no part of it (running heads, numbers)."""
     return plain("\n".join([page["text"], *(block["text"] for block in page["blocks"])]))
+
+
+def status_code(document: dict[str, Any]) -> str | None:
+    """The error of a file in `ocrd status --json`, or of its first failed page."""
+    failed = [warning["error"] for warning in document["warnings"] if warning["code"] == "page_failed"]
+    return (document["error"] or {}).get("code") or (failed[0] if failed else None)
 
 
 def is_failed(page: dict[str, Any]) -> bool:
@@ -229,7 +243,7 @@ def test_everything_that_came_in_is_accounted_for(request: pytest.FixtureRequest
     states = {Path(document["path"]).name: document for document in run.status["documents"]}
     for file, document in run.documents.items():
         assert states[file]["state"] == document["state"]
-        assert (states[file].get("error") or {}).get("code") == (document["error"] or {}).get("code")
+        assert status_code(states[file]) == (document["error"] or {}).get("code")
 
 
 @NO_CORPUS
