@@ -86,9 +86,8 @@ def _bands(items: list[Fragment], gutter: _Gutter) -> tuple[list[Fragment], list
 
 
 def _sides(band: Sequence[Fragment], x: float) -> tuple[list[Fragment], list[Fragment]]:
-    left, right = [], []
-    for item in band:
-        (left if item.l + item.r < 2 * x else right).append(item)
+    left = [item for item in band if item.l + item.r < 2 * x]
+    right = [item for item in band if item.l + item.r >= 2 * x]
     return left, right
 
 
