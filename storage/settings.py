@@ -88,6 +88,16 @@ def _seconds(low: float, high: float) -> _Parser:
     return parse
 
 
+def _gigabytes(low: float, high: float) -> _Parser:
+    def parse(value: object, _base: Path) -> object:
+        number = _to_float(value)
+        if number is None or not low <= number <= high:
+            raise ValueError(f"gigabytes from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
 def _to_float(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
@@ -115,17 +125,30 @@ def _boolean(value: object, _base: Path) -> object:
     return value
 
 
-def _text(value: object, _base: Path) -> object:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a text")
-    return value
-
-
 def _path(value: object, base: Path) -> object:
     """An absolute path; relative ones start at `base`, `~` is the home folder."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fsdecode(value):
         raise ValueError("a path")
     return base / Path(os.fsdecode(value)).expanduser()
+
+
+def _model(value: object, base: Path) -> object:
+    """A model's name as it is; what has a slash or begins with `.` or `~` is a folder, made absolute from `base`."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not text or "\0" in text:
+        raise ValueError("a model's name or folder")
+    if "/" in text or text.startswith((".", "~")):
+        return str((base / Path(text).expanduser()).resolve())
+    return text
+
+
+def _paths(value: object, base: Path) -> object:
+    """Absolute paths; a text has colons between them, as PATH has."""
+    if isinstance(value, str):
+        value = [part for part in value.split(os.pathsep) if part]
+    if not isinstance(value, Sequence):
+        raise ValueError("a list of paths")
+    return tuple(_path(part, base) for part in value)
 
 
 def _texts(what: str, *, separators: str = ",", pattern: str | None = None) -> _Parser:
@@ -158,7 +181,21 @@ class Settings:
     home: Path = field(metadata={"parse": _path, "about": "folder of database, settings and logs"})
     out: Path | None = _setting(None, _path, "mirror sidecars below this folder; unset: beside the source")
     engine: str = _setting("auto", _one_of(*ENGINES), "what reads page images")
-    model: str | None = _setting(None, _text, "preset or folder of a vision-language model")
+    model: str | None = _setting(None, _model, "preset or folder of a vision-language model")
+    trusted_models: tuple[Path, ...] = _setting(
+        (), _paths, "model folders that may run Python code of their own"
+    )
+    mode: Literal["auto", "none", "lookup"] = _setting(
+        "auto", _one_of("auto", "none", "lookup"), "what drafts the text that a model then verifies"
+    )
+    max_draft: int = _setting(0, _integer(0, 128), "tokens drafted at once at most; 0: as it pays off")
+    max_tokens: int = _setting(0, _integer(0, 10**6), "tokens a page or region may have; 0: the preset's")
+    verify: Literal["exact", "fast"] = _setting(
+        "exact", _one_of("exact", "fast"), "whether near ties in a drafted block are decided again singly"
+    )
+    features_gb: float = _setting(
+        10.0, _gigabytes(0, 100_000), "disk for pages' vision features; 0: none are kept"
+    )
     languages: tuple[str, ...] = _setting(
         ("eng",),
         _texts("Tesseract language codes such as eng, deu", separators=",+", pattern=r"[A-Za-z0-9_/\-]+"),
@@ -200,6 +237,21 @@ class Settings:
     def settings_path(self) -> Path:
         """The settings file, which need not exist."""
         return self.home / FILE_NAME
+
+    @property
+    def models_path(self) -> Path:
+        """Where pulled models lie."""
+        return self.home / "models"
+
+    @property
+    def features_path(self) -> Path:
+        """Where vision features are kept."""
+        return self.home / "features"
+
+    @property
+    def features_bytes(self) -> int:
+        """`features_gb` in bytes."""
+        return round(self.features_gb * 1e9)
 
     @property
     def library_out(self) -> Path:

@@ -187,3 +187,25 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_model_is_a_name_or_becomes_an_absolute_folder(tmp_path: Path) -> None:
+    home = {"home": tmp_path}
+    assert load({**home, "model": "glm-ocr"}, env={}).model == "glm-ocr"
+    assert load({**home, "model": "./ours"}, env={}).model == str(Path.cwd() / "ours")
+    write(tmp_path, 'model = "models/ours"')
+    assert load(home, env={}).model == str(tmp_path / "models" / "ours")
+
+
+def test_trusted_models_are_absolute_and_come_as_list_or_path_text(tmp_path: Path) -> None:
+    write(tmp_path, 'trusted_models = ["ours", "/opt/theirs"]')
+    assert load({"home": tmp_path}, env={}).trusted_models == (tmp_path / "ours", Path("/opt/theirs"))
+    env = {"OCRD_TRUSTED_MODELS": "/a:/b"}
+    assert load({"home": tmp_path}, env=env).trusted_models == (Path("/a"), Path("/b"))
+
+
+@pytest.mark.parametrize("value", [-1, "much", float("nan"), True])
+def test_a_budget_is_gigabytes(value: object, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="gigabytes"):
+        load({"home": tmp_path, "features_gb": value}, env={})
+    assert load({"home": tmp_path, "features_gb": "0.5"}, env={}).features_bytes == 500_000_000
