@@ -294,9 +294,15 @@ def _file_row(outcome: Outcome) -> tuple[str, str, str]:
 def failure_line(outcome: Outcome) -> str:
     """`FILE: cause. Remedy` of a file that was not read as a whole."""
     message = outcome.error_message or (outcome.error_code or outcome.state).replace("_", " ")
-    remedy = outcome.remedy or ""
-    end = f" {remedy[:1].upper()}{remedy[1:]}" if remedy else ""
-    return escape_name(f"{os.fsdecode(outcome.path)}: {message.rstrip('.')}.{end}")
+    return failure(os.fsdecode(outcome.path), message, outcome.remedy)
+
+
+def failure(path: str, message: str, remedy: str | None) -> str:
+    """`PATH: cause. Remedy`, safe to show; a command in the remedy names the file, ready to be copied."""
+    import shlex
+
+    end = (remedy or "").replace("FILE", shlex.quote(path))
+    return escape_name(f"{path}: {message.rstrip('.')}. {end[:1].upper()}{end[1:]}".rstrip())
 
 
 def _print_table(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from daemon import console
 from daemon.console import duration, escape_name, is_terminal, plural, shorten, write_json
 
 BAR_WIDTH = 24
@@ -68,7 +69,6 @@ def _files(counts: Mapping[str, Any]) -> str:
         ("queued", "waiting"),
         ("failed", "failed"),
         ("needs_password", "locked"),
-        ("skipped", "skipped"),
         ("missing", "missing"),
     )
     shown = [f"{counts[key]:,} {name}" for key, name in names if counts.get(key)]
@@ -85,7 +85,7 @@ def _pages(counts: Mapping[str, Any]) -> str:
 
 
 def _speed(snapshot: Snapshot) -> str:
-    if snapshot["state"] == "stopped":
+    if snapshot["state"] in ("stopped", "idle"):  # the rate is that of the last minutes, work or none
         return ""
     rate, eta_s = snapshot.get("rate_pages_per_min"), snapshot.get("eta_s")
     parts = [f"{rate:.0f} pages/min"] if rate else []
@@ -138,10 +138,9 @@ def problem(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def failure(document: Mapping[str, Any]) -> str:
     """`PATH: cause. Remedy` of one document of a snapshot."""
     error = problem(document) or {}
-    message = str(error.get("message") or error.get("code")).rstrip(".")
-    remedy = str(error.get("remedy") or "")
-    end = f" {remedy[:1].upper()}{remedy[1:]}" if remedy else ""
-    return escape_name(f"{document['path']}: {message}.{end}")
+    return console.failure(
+        str(document["path"]), str(error.get("message") or error.get("code")), error.get("remedy")
+    )
 
 
 def take(connection: sqlite3.Connection, now: float, as_json: bool, all_documents: bool) -> Snapshot:

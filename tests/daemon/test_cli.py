@@ -133,7 +133,7 @@ def test_looking_creates_no_library(home: Path, words: list[str]) -> None:
 def test_status_of_a_library(scans: Path) -> None:
     text = run("status").output
     assert "1 done" in text and "1 locked" in text
-    assert "locked.pdf: is encrypted. Run `ocrd retry FILE --password …`" in text
+    assert f"locked.pdf: is encrypted. Run `ocrd retry {scans / 'locked.pdf'} --password …`" in text
 
 
 def test_status_json_counts_every_file(scans: Path) -> None:

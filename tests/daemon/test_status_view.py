@@ -94,7 +94,7 @@ def test_file_read_in_part_is_a_failure_too() -> None:
     warnings = [{"code": "page_failed", "page": 7, "message": "is damaged", "error": "corrupt"}]
     partial = {"path": "/p.pdf", "state": "done", "error": None, "warnings": warnings}
     text = status_view.render(snapshot(documents=[partial]))
-    assert "/p.pdf: 1 page failed, page 7: is damaged. Run `ocrd retry FILE`" in text
+    assert "/p.pdf: 1 page failed, page 7: is damaged. Run `ocrd retry /p.pdf`" in text
 
 
 @pytest.mark.parametrize(
