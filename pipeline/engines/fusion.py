@@ -54,14 +54,19 @@ def _fused_words(first: Sequence[Word], second: Reread, sure: float) -> Iterator
             yield from _between(first, start, theirs, second.score)
         elif len(mine) == len(theirs):
             for word, text in zip(mine, theirs, strict=True):
-                is_same = word.text == text or (word.confidence or 0.0) >= sure
-                yield word if is_same else Word(text, word.box, second.score)
+                is_kept = (word.confidence or 0.0) >= sure or _are_marks(word.text + text)
+                yield word if is_kept or word.text == text else Word(text, word.box, second.score)
         elif theirs:
             yield from spread(" ".join(theirs), hull(word.box for word in mine), second.score)
 
 
 def _says_the_same(mine: Sequence[Word], theirs: Sequence[str]) -> bool:
     return bool(mine) and "".join(word.text for word in mine) == "".join(theirs)
+
+
+def _are_marks(text: str) -> bool:
+    """Whether there is no letter or digit: a dash for a dot, say, where Tesseract is right more often."""
+    return not any(char.isalnum() for char in text)
 
 
 def _is_sure(mine: Sequence[Word], sure: float) -> bool:

@@ -53,17 +53,15 @@ class RapidReader:
     """The models behind the engine: detection and recognition, usable apart."""
 
     def __init__(self) -> None:
-        self._models: dict[int, Any] = {}
+        self._model: Any = None
 
     def read(self, image: Image.Image) -> list[tuple[list[tuple[float, float]], str, float, Any]]:
         """(corners in pixels, text, score, word pieces) of the lines found, top down.
 
         Raises: `EngineUnavailableError`, `EngineError`.
         """
-        pixels, scale = _pixels(image, enlarge=True)
-        found = self._call(
-            DETECT_PX, pixels, use_det=True, use_rec=True, return_word_box=True, text_score=0.0
-        )
+        pixels, scale = _pixels(image, _enlarged(image))
+        found = self._call(pixels, use_det=True, use_rec=True, return_word_box=True, text_score=0.0)
         if getattr(found, "txts", None) is None or getattr(found, "boxes", None) is None:
             return []
         pieces = list(found.word_results or ())
@@ -81,8 +79,8 @@ class RapidReader:
 
     def detect(self, image: Image.Image, *, long_side: int) -> list[Box]:
         """Boxes around text lines, in pixels. Raises: `EngineUnavailableError`, `EngineError`."""
-        pixels, scale = _pixels(image, enlarge=True)
-        found = self._call(long_side, pixels, use_det=True, use_rec=False)
+        pixels, scale = _pixels(image, min(_enlarged(image), long_side / max(image.size)))
+        found = self._call(pixels, use_det=True, use_rec=False)
         corners = getattr(found, "boxes", None)
         if corners is None:
             return []
@@ -94,33 +92,23 @@ class RapidReader:
 
         if crop.height > _TALL * crop.width:
             crop = crop.transpose(Image.Transpose.ROTATE_90)
-        pixels, _ = _pixels(crop, enlarge=False)
-        found = self._call(DETECT_PX, pixels, use_det=False, use_rec=True, return_word_box=False)
+        pixels, _ = _pixels(crop, 1.0)
+        found = self._call(pixels, use_det=False, use_rec=True, return_word_box=False)
         texts = getattr(found, "txts", None) or ("",)
         scores = getattr(found, "scores", None) or (0.0,)
         return Reread(str(texts[0]).strip(), float(scores[0]))
 
-    def _call(self, long_side: int, pixels: Any, **options: Any) -> Any:
-        model = self._model(long_side)
+    def _call(self, pixels: Any, **options: Any) -> Any:
+        if self._model is None:
+            self._model = _load()
         try:
-            return model(pixels, use_cls=False, **options)
-        except (
-            Exception
-        ) as error:  # RapidOCR has no base class of its own: ONNX, cv2 and numpy errors pass through
+            return self._model(pixels, use_cls=False, **options)
+        except Exception as error:  # RapidOCR has no base class of its own: ONNX, cv2 and numpy errors pass
             raise EngineError(f"RapidOCR failed: {type(error).__name__}: {error}") from error
-
-    def _model(self, long_side: int) -> Any:
-        if long_side not in self._models:
-            self._models[long_side] = _load(long_side)
-            if len(self._models) > 1:  # the recogniser is the same whatever the detector sees: keep it once
-                first, *others = self._models.values()
-                for other in others:
-                    other.text_rec = first.text_rec
-        return self._models[long_side]
 
     def close(self) -> None:
         """Free the models."""
-        self._models.clear()
+        self._model = None
 
 
 class RapidEngine:
@@ -205,7 +193,7 @@ def rapid_version() -> str:
         return "rapidocr (not installed)"
 
 
-def _load(long_side: int) -> Any:
+def _load() -> Any:
     try:
         from rapidocr import RapidOCR
     except ImportError as error:
@@ -224,7 +212,7 @@ def _load(long_side: int) -> Any:
             "Det.model_path": str(_bundled("det")),
             "Rec.model_path": str(_bundled("rec")),
             "Det.limit_type": "max",
-            "Det.limit_side_len": long_side,
+            "Det.limit_side_len": DETECT_PX,
         }
     )
 
@@ -241,15 +229,19 @@ def _bundled(task: str) -> Path:
     )
 
 
-def _pixels(image: Image.Image, *, enlarge: bool) -> tuple[Any, float]:
-    """`(H, W, 3)` uint8, blue first as the models want it, and how much it was enlarged."""
+def _enlarged(image: Image.Image) -> float:
+    return max(1.0, _ENLARGE_PX / max(image.size))
+
+
+def _pixels(image: Image.Image, wanted: float) -> tuple[Any, float]:
+    """`(H, W, 3)` uint8, blue first as the models want it, scaled by `wanted`; and the exact scale."""
     import numpy as np
     from PIL import Image
 
-    scale = max(1.0, _ENLARGE_PX / max(image.size)) if enlarge else 1.0
-    if scale > 1.0:
-        size = round(image.width * scale), round(image.height * scale)
-        image = image.resize(size, Image.Resampling.BICUBIC)
+    size = max(1, round(image.width * wanted)), max(1, round(image.height * wanted))
+    scale = size[0] / image.width
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
     return np.ascontiguousarray(np.asarray(image.convert("RGB"))[:, :, ::-1]), scale
 
 

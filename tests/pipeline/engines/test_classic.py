@@ -6,6 +6,7 @@ from pipeline.cer import character_error_rate
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.classic import ClassicEngine, crop, doubt
 from pipeline.engines.lines import make_line
+from pipeline.engines.rapid import Reread
 from pipeline.structure import structure
 from storage.records import Direction, Word
 from storage.settings import Settings
@@ -88,3 +89,28 @@ def test_a_script_that_nobody_covers_is_told(engine: ClassicEngine, true_page: T
     reading = engine.read(page)
     assert [warning.code for warning in reading.warnings] == ["unknown_script"]
     assert "Hebrew" in reading.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence", "score", "stays"),
+    [
+        ("a worn line of print", 0.4, 0.3, True),
+        ("a worn line of print", 0.2, 0.3, False),
+        ("~7", 0.6, 0.3, False),
+        ("42", 0.8, 0.3, True),
+        ("42", 0.6, 0.95, True),
+    ],
+)
+def test_lines_that_are_nothing_to_either_engine_are_dropped(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    confidence: float,
+    score: float,
+    stays: bool,
+) -> None:
+    engine = ClassicEngine(settings)
+    monkeypatch.setattr(engine._rapid, "recognise", lambda crop: Reread(text, score))
+    line = make_line([Word(word, BOX, confidence) for word in text.split()])
+    assert (engine._again(drawn([text]), line, 0.9) is not None) is stays
+    engine.close()
