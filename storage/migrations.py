@@ -55,6 +55,7 @@ CREATE INDEX documents_oldest ON documents(id) WHERE pages_pending > 0 AND not_b
 CREATE INDEX documents_deferred ON documents(not_before) WHERE not_before > 0;
 CREATE INDEX documents_state ON documents(state, finished_at);
 CREATE INDEX documents_superseded ON documents(superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE INDEX documents_counts ON documents(superseded_by, pages, pages_done, pages_failed, pages_blank);
 CREATE TABLE files (                  -- every path seen; many may carry one document
   id INTEGER PRIMARY KEY,
   root_id INTEGER REFERENCES roots(id) ON DELETE SET NULL,

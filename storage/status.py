@@ -113,17 +113,35 @@ def _peak(control: dict[str, str], processes: list[sqlite3.Row]) -> float:
     return round(max(present, float(control.get("peak_rss_mb", 0.0))), 1)
 
 
+# Word for word as in the partial index. A file of which this holds is not done, and the view says what it is instead.
+_UNFINISHED = "(state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL)"
+_COUNT_UNFINISHED = (
+    "SELECT state, count(*) FROM file_status"
+    f" WHERE id IN (SELECT id FROM files WHERE {_UNFINISHED}) GROUP BY state"
+)
+# The others are what their document is: done for the most part, so the rest is counted.
+_COUNT_UNREAD = (
+    "SELECT documents.state, count(*) FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password') AND files.state = 'linked'"
+    " AND files.sidecar_state NOT IN ('due', 'failed') AND files.missing_since IS NULL GROUP BY documents.state"
+)
+
+
 def count(conn: sqlite3.Connection) -> dict[str, int]:
     """Files by state (each path once) and pages by state (each content once)."""
-    states = dict(conn.execute("SELECT state, count(*) FROM file_status GROUP BY state").fetchall())
-    counts: dict[str, int] = {state: states.get(state, 0) for state in _STATES}
-    counts["total"] = sum(counts.values())
+    counts = dict.fromkeys(_STATES, 0)
+    for query in (_COUNT_UNFINISHED, _COUNT_UNREAD):
+        for state, files in conn.execute(query):
+            counts[state] += files
+    total = int(conn.execute("SELECT count(*) FROM files").fetchone()[0])
+    counts["done"] = total - sum(counts.values())
+    counts["total"] = total
     counts["waiting"] = counts["queued"] + counts["running"]
     counts["skipped"] = counts["needs_password"] + counts["missing"]
     pages = conn.execute(
         "SELECT COALESCE(sum(pages), 0) AS pages_total, COALESCE(sum(pages_done), 0) AS pages_done,"
-        " COALESCE(sum(pages_failed), 0) AS pages_failed, COALESCE(sum(pages_blank), 0) AS pages_blank,"
-        " count(*) AS documents FROM documents WHERE superseded_by IS NULL"
+        " COALESCE(sum(pages_failed), 0) AS pages_failed, COALESCE(sum(pages_blank), 0) AS pages_blank"
+        " FROM documents WHERE superseded_by IS NULL"
     ).fetchone()
     counts.update(
         {name: pages[name] for name in ("pages_total", "pages_done", "pages_failed", "pages_blank")}
@@ -163,8 +181,7 @@ _COLUMNS = (
 )
 _NOT_DONE = (
     f"SELECT {_COLUMNS} FROM file_status WHERE file_status.state <> 'done' AND id IN ("
-    # word for word as in the partial index
-    "SELECT id FROM files WHERE state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL"
+    f"SELECT id FROM files WHERE {_UNFINISHED}"
     " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
     " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password')) ORDER BY id"
 )
@@ -192,7 +209,7 @@ def iter_documents(conn: sqlite3.Connection, *, all_documents: bool = False) -> 
 
 _FAILED = (
     f"SELECT {_COLUMNS} FROM file_status WHERE id IN ("
-    "SELECT id FROM files WHERE (state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL)"
+    f"SELECT id FROM files WHERE {_UNFINISHED}"
     " AND (state = 'failed' OR sidecar_state = 'failed')"
     " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
     " WHERE documents.state IN ('failed', 'needs_password') OR documents.pages_failed > 0)"

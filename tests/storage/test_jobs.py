@@ -4,12 +4,13 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from storage import jobs, library, results
+from storage import jobs, library, results, status
 from storage.database import open_database
 from storage.errors import (
     AccessError,
@@ -550,6 +551,23 @@ def test_work_per_claim_does_not_grow_with_the_library(desk: Desk) -> None:
     assert grown == {}
 
 
+@pytest.mark.slow
+def test_a_million_pages(desk: Desk) -> None:
+    """Processor seconds, so that other load matters less."""
+
+    def cost(action: Callable[[], object], times: int) -> float:
+        start = time.process_time()
+        for _ in range(times):
+            action()
+        return (time.process_time() - start) / times
+
+    populate(desk.conn, 100_000, 10)
+    assert cost(desk.claim, 50) < 0.005
+    assert cost(lambda: jobs.is_idle(desk.conn, desk.now), 50) < 0.001
+    assert cost(lambda: jobs.recover(desk.conn, desk.now, everybody), 5) < 0.01
+    assert cost(lambda: status.summary(desk.conn, now=desk.now), 5) < 0.1
+
+
 # --- several processes --------------------------------------------------------------------------------------
 
 CLAIMER = """
@@ -610,6 +628,45 @@ def test_several_workers_and_readers_get_along(database_path: Path) -> None:
     published = [line for line in lines if line.startswith("published")]
     assert len(published) == len(set(published)) == 60
     assert set(desk.states().values()) == {"done"}
+    desk.check()
+    conn.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from storage import jobs, results
+from storage.database import open_database
+from tests.storage.conftest import reading
+conn, count = open_database(Path(sys.argv[1])), 0
+while claimed := jobs.claim_pages(conn, f"k{os.getpid()}", 1000.0, 60, 3):
+    for job in claimed:
+        print(job.page, flush=True)
+        if job.page % 7 == 5 and not job.alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert results.save(conn, f"k{os.getpid()}", job, reading(job.page, "text"), 1000.0)
+"""
+
+
+def test_killed_again_and_again_it_reads_each_page_once_but_the_one_it_died_on(database_path: Path) -> None:
+    # https://github.com/procrastinate-org/procrastinate/issues/307
+    conn = open_database(database_path)
+    desk = Desk(conn)
+    desk.put("/in/a.pdf", "A", 20)
+    read: list[int] = []
+    deaths = 0
+    while not conn.execute("SELECT finished_at FROM documents").fetchone()[0]:
+        command = [sys.executable, "-c", KILLED, str(database_path)]
+        run = subprocess.run(
+            command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=60
+        )
+        read += map(int, run.stdout.split())
+        deaths += run.returncode != 0
+        jobs.recover(conn, 1000.0, nobody)
+        assert deaths < 9, run.stderr
+    assert deaths == 3
+    assert sorted(read) == sorted([*range(1, 21), 5, 12, 19])
+    assert desk.one("SELECT count(*) FROM pages") == 20
     desk.check()
     conn.close()
 

@@ -19,6 +19,8 @@ def snap(desk: Desk, **options: bool) -> dict:  # type: ignore[type-arg]
     counts = shown["counts"]
     assert counts["total"] == counts["done"] + counts["failed"] + counts["skipped"] + counts["waiting"]
     assert counts["total"] == desk.one("SELECT count(*) FROM files")
+    states = desk.conn.execute("SELECT state, count(*) FROM file_status GROUP BY state").fetchall()
+    assert {state: counts[state] for state, _ in states} == dict(states)
     json.dumps(shown, allow_nan=False)
     return shown
 
