@@ -36,6 +36,7 @@ LEAVE_S = 10.0  # for finishing the page in hand, after being told to stop
 LOW_BYTES = 32 << 20  # stop with less free space than that, so that the reason can still be written down
 ENOUGH_BYTES = 64 << 20
 THREAD_RESTARTS = 5
+TOLD_AT_ONCE = 50  # documents a second that are worth a line each
 ONCE_WAITS_S = 15.0  # `once` waits for what is put off, up to that
 
 
@@ -170,9 +171,8 @@ class Crew:
             log.info("the clock jumped by %.0f s", wall - monotonic)
 
     def _is_alive(self, owner: str) -> bool:
-        return owner in self.pool.owners() or (
-            not any(child.owner == owner for child in self.pool.children) and processes.is_alive(owner)
-        )
+        # A child of ours that just died is left to `bury`, which must know what it held.
+        return any(child.owner == owner for child in self.pool.children) or processes.is_alive(owner)
 
     def _wanted(self) -> int:
         """How many workers the queue can keep busy; one stays at hand."""
@@ -280,6 +280,8 @@ class _Watch:
         self.once = once
         self.signals = signals
         self.restarts = 0
+        self._told_until = time.time()  # documents finished up to then have been told of
+        self._next_telling = self._told_until
         self._rules = rules_for(crew.settings, roots)
         self.threads = [self._thread(root) for root in roots]
 
@@ -295,6 +297,7 @@ class _Watch:
             while not self.signals.count and crew.fatal is None:
                 crew.tick(time.time())
                 self._check_threads()
+                self._tell_finished(time.time())
                 if self.once and self._is_done(time.time()):
                     break
                 if crew.wake.wait(TICK_S):
@@ -325,6 +328,25 @@ class _Watch:
 
         return WatchThread(self.crew.settings, root, make, queued=self.crew.wake.set)
 
+    def _tell_finished(self, now: float) -> None:
+        """A line for each document read, or given up, since the last look."""
+        if now < self._next_telling:
+            return
+        self._next_telling = now + HOUSEKEEPING_S
+        rows = self.crew.conn.execute(
+            "SELECT (SELECT path FROM files WHERE document_id = documents.id LIMIT 1) AS path, state, pages,"
+            " pages_failed, error_message, finished_at FROM documents WHERE finished_at > ?"
+            " AND state IN ('done', 'failed', 'needs_password') ORDER BY finished_at LIMIT ?",
+            (self._told_until, TOLD_AT_ONCE),
+        ).fetchall()
+        for row in rows:
+            self._told_until = row["finished_at"]
+            if row["state"] != "done":
+                self.crew.say(f"not read: {row['path']}: {row['error_message']}")
+                continue
+            failed = f", {row['pages_failed']} of them failed" if row["pages_failed"] else ""
+            self.crew.say(f"read: {row['path']}, pages: {row['pages']}{failed}")
+
     def _check_threads(self) -> None:
         """Replace a watching thread that died; too often, and the daemon ends rather than look alive."""
         for position, thread in enumerate(self.threads):
@@ -354,6 +376,8 @@ class _Watch:
         ).fetchone()
         if self.crew.fatal is not None:
             raise self.crew.fatal
+        self._next_telling = 0.0
+        self._tell_finished(time.time())
         code = ExitCode.INTERRUPTED if self.signals.last == signal.SIGINT else ExitCode.OK
         return ExitSummary(
             code, "stopped" if self.signals.count else "done", int(row[0]), time.time() - started

@@ -362,7 +362,7 @@ class RootWatcher:
         if self._reported:
             parts.append(f"{len(self._reported)} folders cannot be listed")
         library.set_root_state(
-            self.conn, self.root_id, "gone" if self.state == "gone" else "ok", "; ".join(parts)
+            self.conn, self.root_id, "gone" if self.state == "gone" else "ok", "; ".join(parts) or None
         )
         library.set_root_watch(self.conn, self.root_id, mode=self.mode, scanned_at=scanned_at)
 

@@ -126,8 +126,10 @@ class Worker:
 
     def _publish_one(self, job: PublishJob) -> None:
         self.activity.begin(job.path, None, "publish", self.clock())
+        started = time.perf_counter()
         try:
             publish(self.conn, self.owner, job, self.settings, self._provenance)
+            log.info("sidecars written", extra={"path": job.path, "seconds": time.perf_counter() - started})
         except Exception as unexpected:
             error = self._explain(unexpected, job.path)
             log.warning("cannot write sidecars: %s", error.message, extra={"path": job.path})

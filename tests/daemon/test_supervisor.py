@@ -44,13 +44,6 @@ sys.exit(end.exit_code)
 """
 
 
-def until(true: Callable[[], object], what: str = "") -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen in time: {what}"
-        time.sleep(0.02)
-
-
 class Daemon:
     """`ocrd watch` in a process of its own."""
 
@@ -73,6 +66,24 @@ class Daemon:
         self.process.stdin.write(pickle.dumps((settings, [root])))
         self.process.stdin.close()
         self.conn = open_database(settings.database_path)
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Wait until it is true; fails when it takes too long or the daemon ends before."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not true():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                log = (self.settings.home / "ocrd.log").read_text("utf-8", "replace")
+                pytest.fail(
+                    f"waited in vain for {what}: {self.states()}, exit {self.process.poll()}\n{log[-3000:]}"
+                )
+            time.sleep(0.02)
+
+    def gone(self, pids: list[int]) -> None:
+        """Wait until processes have ended."""
+        deadline = time.monotonic() + DEADLINE_S
+        while any(processes.rss_mb(pid) for pid in pids):
+            assert time.monotonic() < deadline, f"some of {pids} still run"
+            time.sleep(0.02)
 
     def snapshot(self) -> dict[str, object]:
         return status.snapshot(self.conn, now=time.time(), all_documents=True)
@@ -131,9 +142,9 @@ def test_a_dropped_file_is_read_and_the_daemon_leaves_when_told(
     start: Start, folder: Path, make_png: MakeFile, settings: Settings
 ) -> None:
     daemon = start()
-    until(lambda: daemon.snapshot()["watcher"] == "alive", "watching")
+    daemon.until(lambda: daemon.snapshot()["watcher"] == "alive", "watching")
     make_png(folder / "a.png")
-    until(lambda: daemon.states() == {"a.png": "done"}, "reading")
+    daemon.until(lambda: daemon.states() == {"a.png": "done"}, "reading")
     assert (settings.out or folder).joinpath("a.png.md").is_file()
     assert daemon.end() == ExitCode.OK
     after = daemon.snapshot()
@@ -142,7 +153,7 @@ def test_a_dropped_file_is_read_and_the_daemon_leaves_when_told(
 
 def test_a_second_daemon_is_refused_and_told_who_runs(start: Start, folder: Path, settings: Settings) -> None:
     daemon = start()
-    until(lambda: daemon.snapshot()["watcher"] == "alive", "watching")
+    daemon.until(lambda: daemon.snapshot()["watcher"] == "alive", "watching")
     with pytest.raises(BusyError, match=str(daemon.process.pid)):
         supervisor.run(settings, [WatchRoot(os.fsencode(folder))])
     assert daemon.end(signal.SIGINT) == ExitCode.INTERRUPTED
@@ -154,43 +165,45 @@ def test_after_kill_9_of_everything_only_unfinished_pages_are_read(
     first = start("delay:30ms", text_layer="ignore")
     make_pdf(folder / "book.pdf", 30)
     done = "SELECT count(*) FROM page_jobs WHERE state = 'done'"
-    until(lambda: first.conn.execute(done).fetchone()[0] >= 3, "the first pages")
+    first.until(lambda: first.conn.execute(done).fetchone()[0] >= 3, "the first pages")
     pids = [first.process.pid, *(row.pid for row in first.workers())]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     first.process.wait()
-    until(lambda: not any(processes.rss_mb(pid) for pid in pids[1:]), "the workers' end")
+    first.gone(pids[1:])
     read = dict(first.conn.execute("SELECT page, read_at FROM pages").fetchall())
     assert 3 <= len(read) < 30
     assert not (settings.out or folder).joinpath("book.pdf.md").exists()
     second = start(text_layer="ignore")
-    until(lambda: second.states() == {"book.pdf": "done"}, "the rest")
+    second.until(lambda: second.states() == {"book.pdf": "done"}, "the rest")
     again = dict(second.conn.execute("SELECT page, read_at FROM pages").fetchall())
     assert len(again) == 30
     assert {page: again[page] for page in read} == read
     assert [file.name for file in (settings.out or folder).iterdir() if file.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_page_that_kills_its_worker_is_set_aside_and_everything_else_is_read(
     start: Start, folder: Path, make_pdf: MakeFile, make_png: MakeFile
 ) -> None:
     daemon = start("crash:3", text_layer="ignore", max_attempts=2)
     make_pdf(folder / "bad.pdf", 4)
     make_png(folder / "good.png")
-    until(lambda: daemon.states() == {"bad.pdf": "done", "good.png": "done"}, "reading")
+    daemon.until(lambda: daemon.states() == {"bad.pdf": "done", "good.png": "done"}, "reading")
     [row] = daemon.conn.execute(
         "SELECT page, attempts, error_code FROM page_jobs WHERE state = 'failed'"
     ).fetchall()
     assert tuple(row) == (3, 2, "crash")
 
 
+@pytest.mark.slow
 def test_a_page_that_hangs_is_ended_and_does_not_stop_the_others(
     start: Start, folder: Path, make_pdf: MakeFile, make_png: MakeFile
 ) -> None:
     daemon = start("hang:2", text_layer="ignore", max_attempts=1, page_timeout_s=3.0, lease_s=2.0)
     make_pdf(folder / "bad.pdf", 2)
     make_png(folder / "good.png")
-    until(lambda: daemon.states() == {"bad.pdf": "done", "good.png": "done"}, "reading")
+    daemon.until(lambda: daemon.states() == {"bad.pdf": "done", "good.png": "done"}, "reading")
     [row] = daemon.conn.execute("SELECT page, error_code FROM page_jobs WHERE state = 'failed'").fetchall()
     assert tuple(row) == (2, "crash")
 
@@ -200,12 +213,12 @@ def test_workers_leave_when_their_supervisor_is_killed(
 ) -> None:
     daemon = start()
     make_png(folder / "a.png")
-    until(lambda: daemon.states() == {"a.png": "done"}, "reading")
+    daemon.until(lambda: daemon.states() == {"a.png": "done"}, "reading")
     pids = [row.pid for row in daemon.workers()]
     assert pids
     os.kill(daemon.process.pid, signal.SIGKILL)
     daemon.process.wait()
-    until(lambda: not any(processes.rss_mb(pid) for pid in pids), "the workers' end")
+    daemon.gone(pids)
 
 
 def test_once_ends_by_itself_when_all_is_read(settings: Settings, folder: Path, make_png: MakeFile) -> None:
@@ -216,6 +229,7 @@ def test_once_ends_by_itself_when_all_is_read(settings: Settings, folder: Path, 
     assert (end.exit_code, end.pages_done) == (ExitCode.OK, 1)
     assert (folder / "a.png.md").is_file()
     assert events[0].startswith("watching ")
+    assert events[-1] == f"read: {folder / 'a.png'}, pages: 1"
 
 
 # --- in this process ---------------------------------------------------------------------------------------
