@@ -45,7 +45,7 @@ def plain(value: object) -> object:
     """The value as JSON has it."""
     if isinstance(value, PurePath):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def as_toml(value: object) -> str:

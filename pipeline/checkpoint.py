@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ ARCHITECTURES = {
     "unlimited_ocr": "unlimited_ocr",
     "paddleocr_vl": "paddleocr_vl",
 }
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_WITH_AUTO_MAP = (
+    "config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
+    "video_preprocessor_config.json",
+)  # fmt: skip
+_MAX_HEADER = 100 << 20  # bytes; the limit of the safetensors library itself
 CODE_FILES_REMEDY = "if you trust whoever made it, name the folder in `trusted_models` of the settings"
 
 
@@ -41,22 +48,35 @@ class Checkpoint:
 def inspect(folder: Path, *, trusted: Iterable[Path] = ()) -> Checkpoint:
     """Check that `folder` holds a checkpoint we can read and may load.
 
-    Raises: `ModelError` naming what is missing or unknown; `UntrustedModelError` where loading would run Python
-    from the
-    folder (`model_file` or `auto_map` in config.json) and the folder is not among `trusted`.
+    Raises: `ModelError` naming what is missing, cut short or unknown; `UntrustedModelError` where the folder brings
+    Python code that loading could run and is not among `trusted`.
     """
     config = _read_config(folder)
     is_trusted = any(folder.resolve() == other.resolve() for other in trusted)
     if not is_trusted:
         _refuse_code(folder, config)
+    architecture = _architecture(folder, config)
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise ModelError(f"no tokenizer ({' or '.join(_TOKENIZERS)})", file=folder)
+    weights = _weights(folder)
+    for path in weights:
+        _check_whole(path)
+    return Checkpoint(folder, architecture, config, weights)
+
+
+def _architecture(folder: Path, config: dict[str, Any]) -> str:
     kind = str(config.get("model_type", "")).lower()
-    if kind not in ARCHITECTURES:
-        known = ", ".join(sorted(set(ARCHITECTURES)))
-        raise ModelError(
-            f"unknown architecture {kind or '(no model_type)'!r}; known are {known}", file=folder,
-            remedy="choose a checkpoint of one of these",
-        )  # fmt: skip
-    return Checkpoint(folder, ARCHITECTURES[kind], config, _weights(folder))
+    if kind in ARCHITECTURES:
+        return ARCHITECTURES[kind]
+    known = ", ".join(sorted(set(ARCHITECTURES)))
+    remedy = "choose a checkpoint of one of these"
+    if (
+        kind == "deepseek_vl_v2"
+    ):  # what the authors' release of DeepSeek-OCR-2 calls itself; mlx-vlm means another model
+        remedy = "of DeepSeek-OCR-2 take a conversion for MLX: `ocrd models pull deepseek-ocr-2`"
+    raise ModelError(
+        f"unknown architecture {kind or '(no model_type)'!r}; known are {known}", file=folder, remedy=remedy
+    )
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -73,15 +93,17 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
-    """mlx-vlm executes `model_file` from the folder without any trust flag; transformers executes `auto_map`."""
-    found = [key for key in ("model_file", "auto_map") if config.get(key)]
-    for name in ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json"):
-        try:
-            extra = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(extra, dict) and extra.get("auto_map"):
-            found.append(f"auto_map in {name}")
+    """mlx-vlm executes `model_file` from the folder without any trust flag; transformers `auto_map`, if allowed to.
+
+    We never allow it to, and an `auto_map` whose file is not there cannot run: so it is in most conversions for MLX,
+    pulled without their Python files. It is refused where the code lies in the folder, or on the hub (`repo--file`).
+    """
+    found = ["model_file"] if config.get("model_file") else []
+    for name, body in ((name, _read_json(folder / name)) for name in _WITH_AUTO_MAP):
+        for target in _auto_map_targets(body.get("auto_map")):
+            file = target.split("--")[-1].split(".")[0] + ".py"
+            if "--" in target or (folder / file).exists():
+                found.append(f"auto_map in {name}: {target}")
     if found:
         raise UntrustedModelError(
             f"the folder asks to run its own Python code ({', '.join(found)})", file=folder,
@@ -89,13 +111,29 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
+def _auto_map_targets(auto_map: object) -> Iterator[str]:
+    """`file.Class` of every entry; an entry may be a list with nulls (slow and fast tokenizer)."""
+    for value in auto_map.values() if isinstance(auto_map, dict) else ():
+        yield from (str(target) for target in (value if isinstance(value, list) else [value]) if target)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
 def _weights(folder: Path) -> tuple[Path, ...]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
-            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+            names = sorted({str(n) for n in json.loads(index.read_text("utf-8"))["weight_map"].values()})
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise ModelError(f"{index.name} cannot be read ({error})", file=folder) from error
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ModelError(f"{index.name} names files outside the folder: {outside[0]}", file=folder)
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise ModelError(f"weight files are missing: {', '.join(missing)}", file=folder)
@@ -106,11 +144,32 @@ def _weights(folder: Path) -> tuple[Path, ...]:
     return files
 
 
+def _check_whole(path: Path) -> None:
+    """A safetensors file's header says how long the file is (huggingface/safetensors, format description).
+
+    Raises: `ModelError` for a file cut short (an interrupted copy, a pointer instead of the content) or damaged.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(size - 8, _MAX_HEADER):
+                raise ValueError("no safetensors header")
+            header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        expected = 8 + length + max(ends, default=0)
+    except OSError as error:
+        raise ModelError(f"{path.name} cannot be read ({error.strerror})", file=path.parent) from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
+        raise ModelError(f"{path.name} is damaged or no safetensors file", file=path.parent) from error
+    if size < expected:
+        raise ModelError(f"{path.name} is cut short: {size} of {expected} bytes", file=path.parent)
+
+
 def weights_hash(checkpoint: Checkpoint, memo: Path | None = None) -> str:
     """SHA-256 over the weight files' contents.
 
-    `memo`: a JSON file that remembers hashes by name, size and mtime, since reading gigabytes at each start is not
-    free.
+    `memo`: a JSON file that remembers hashes by path, size and mtime, since reading gigabytes at each start costs.
     """
     known = _read_memo(memo)
     digest = hashlib.sha256()

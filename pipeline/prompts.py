@@ -1,7 +1,10 @@
 """The prompts models were trained on, byte for byte, each with an id and a hash that go into a page's provenance.
 
-They are inputs the models need, not texts of ours: dots.ocr (MIT, `dots_ocr/utils/prompts.py`), DeepSeek-OCR-2 and
-GLM-OCR (Apache-2.0), Unlimited-OCR (MIT), PaddleOCR-VL (Apache-2.0).
+They are inputs the models need, not texts of ours. Sources: dots.ocr `dots_ocr/utils/prompts.py` (MIT; its final line
+end belongs to the prompt), DeepSeek-OCR-2 `DeepSeek-OCR2-vllm/config.py` (Apache-2.0), GLM-OCR `glmocr/config.yaml`
+(Apache-2.0), Unlimited-OCR `README.md` (MIT), PaddleOCR-VL's tasks as in mlx-vlm's and PaddleX's documentation
+(Apache-2.0). The image token before them is the chat template's: mlx-vlm writes a line end behind it for
+DeepSeek-OCR-2 and none for Unlimited-OCR, as their authors do. A test pins every hash.
 """
 
 from __future__ import annotations
@@ -62,11 +65,8 @@ GLM_TABLE = Prompt("glm/table", "Table Recognition:")
 GLM_FORMULA = Prompt("glm/formula", "Formula Recognition:")
 DEEPSEEK_LAYOUT = Prompt("deepseek/layout", "<|grounding|>Convert the document to markdown.")
 DEEPSEEK_TEXT = Prompt("deepseek/text", "Free OCR.")
-DEEPSEEK_OCR = Prompt("deepseek/ocr", "<|grounding|>OCR this image.")
 UNLIMITED_LAYOUT = Prompt("unlimited/layout", "document parsing.")
-UNLIMITED_PAGES = Prompt("unlimited/pages", "Multi page parsing.")
 PADDLE_TEXT = Prompt("paddle/text", "OCR:")
 PADDLE_TABLE = Prompt("paddle/table", "Table Recognition:")
 PADDLE_FORMULA = Prompt("paddle/formula", "Formula Recognition:")
-PADDLE_CHART = Prompt("paddle/chart", "Chart Recognition:")
 TINY_TEXT = Prompt("tiny/text", "")

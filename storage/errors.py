@@ -232,6 +232,31 @@ class UntrustedModelError(ModelError):
     default_remedy = "if you trust whoever made it, name the folder in `trusted_models` of the settings"
 
 
+class ModelMissingError(ModelError):
+    """A model is not on this machine."""
+
+    code = "model_missing"
+    default_remedy = "fetch it with `ocrd models pull NAME`, or name a folder with --model FOLDER"
+
+
+class HubError(ModelError):
+    """The model hub cannot be reached or does not give the model."""
+
+    code = "model_hub"
+    default_remedy = (
+        "try again (what came so far is kept), or copy the model's folder from elsewhere and name it with "
+        "--model FOLDER"
+    )
+
+
+class ImageRefusedError(EngineError):
+    """A model's own image processor refuses a page (too narrow, say)."""
+
+    code = "image_refused"
+    fault = Fault.FINAL
+    default_remedy = "read it with another engine: `ocrd retry FILE --engine classic`"
+
+
 class OutOfMemoryError(EngineError):
     """A model or page does not fit into memory."""
 
