@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from daemon.ignore import Kind
 from daemon.scanner import Tally, WatchRoot
 from daemon.supervisor import TICK_S, Crew, StopSignals
 from daemon.watching import check_writable, rules_for
-from storage import jobs, library, status
+from storage import jobs, library
 from storage.errors import BusyError, ExitCode, error_classes, from_os_error
 
 if TYPE_CHECKING:
@@ -299,51 +300,57 @@ class _Batch:
         return Summary(documents, counts, time.monotonic() - self.started, code)
 
     def _outcomes(self) -> list[Outcome]:
-        entries = {entry["path"]: entry for entry in status.iter_documents(self.conn, all_documents=True)}
-        rows = self.conn.execute(
-            "SELECT files.path, path_bytes, files.id FROM given LEFT JOIN files USING (id) ORDER BY position"
-        ).fetchall()
-        reason = next((pause for pause in jobs.paused(self.conn)), None)
-        outcomes = []
-        for row in rows:
-            entry = entries.get(row["path"])
-            if entry is None:  # it vanished before anything was read of it
-                continue
-            outcomes.append(_outcome(bytes(row["path_bytes"]), entry, reason))
+        pause = next(iter(jobs.paused(self.conn)), None)
+        outcomes = [_outcome(row, pause) for row in self.conn.execute(_OUTCOMES)]
+        # A file that vanished before anything was read of it has left no row.
         gone = {file.path for file in self.files} - {outcome.path for outcome in outcomes}
         return outcomes + [_outcome_of(path, "vanished", "it went away", None) for path in sorted(gone)]
 
 
-def _outcome(path: bytes, entry: dict[str, object], pause: jobs.Pause | None) -> Outcome:
-    error = entry["error"] if isinstance(entry["error"], dict) else {}
-    code, message, remedy = error.get("code"), error.get("message"), error.get("remedy")
-    state = str(entry["state"])
-    if state == "done" and entry["pages_failed"]:
-        warnings = entry["warnings"] if isinstance(entry["warnings"], list) else []
-        first: dict[str, object] = next(
-            (warning for warning in warnings if warning["code"] == "page_failed"), {}
-        )
-        code = str(first.get("error", "page_failed"))
-        message = (
-            f"{entry['pages_failed']} of {entry['pages']} pages failed, page {first.get('page')}: "
-            + str(first.get("message", ""))
-        )
-        remedy = "run `ocrd retry FILE`"
-    elif state in ("queued", "running") and code is None and pause is not None:
+_OUTCOMES = """
+SELECT files.path_bytes, file_status.state, documents.pages, documents.pages_done, documents.pages_failed,
+  coalesce(files.error_code, documents.error_code) AS code,
+  CASE WHEN files.error_code IS NULL THEN documents.error_message ELSE files.error_message END AS message,
+  CASE WHEN files.error_code IS NULL THEN documents.remedy ELSE files.remedy END AS remedy,
+  files.markdown_path, failed.page AS failed_page, failed.error_code AS page_code, failed.error_message AS page_message
+FROM given JOIN files USING (id) JOIN file_status USING (id)
+  LEFT JOIN documents ON documents.id = files.document_id
+  LEFT JOIN page_jobs AS failed ON failed.document_id = documents.id AND failed.page =
+    (SELECT min(page) FROM page_jobs WHERE document_id = documents.id AND state = 'failed')
+ORDER BY given.position
+"""
+
+
+def _outcome(row: sqlite3.Row, pause: jobs.Pause | None) -> Outcome:
+    code, message, remedy = row["code"], row["message"], row["remedy"]
+    if row["state"] == "done" and row["pages_failed"]:
+        code, remedy = row["page_code"], "run `ocrd retry FILE`"
+        failed = f"{row['pages_failed']} of {row['pages']} pages failed"
+        message = f"{failed}; page {row['failed_page']}: {row['page_message']}"
+    elif row["state"] == "done":
+        code = message = remedy = None
+    elif row["state"] in ("queued", "running") and code is None and pause is not None:
         code, message, remedy = (
             pause.kind,
             pause.reason,
             "it goes on with the next `ocrd batch` or `ocrd watch`",
         )
-    pages, done = entry["pages"], entry["pages_done"]
     return Outcome(
-        path=path,
-        state=state,
-        pages=pages if isinstance(pages, int) else None,
-        pages_done=done if isinstance(done, int) else 0,
+        path=bytes(row["path_bytes"]),
+        state=row["state"],
+        pages=row["pages"],
+        pages_done=row["pages_done"] or 0,
         error_code=code,
         error_message=message,
         remedy=remedy,
-        markdown_path=entry["markdown"] if isinstance(entry["markdown"], str) else None,
-        exit_code=ExitCode.OK if code is None and state == "done" else exit_code_of(str(code)),
+        markdown_path=row["markdown_path"],
+        exit_code=_exit_code(row["state"], code),
     )
+
+
+def _exit_code(state: str, code: str | None) -> ExitCode:
+    if code is not None:
+        return exit_code_of(code)
+    return (
+        ExitCode.OK if state == "done" else ExitCode.STORAGE
+    )  # not read in the end: interrupted, or its file is away
