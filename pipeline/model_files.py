@@ -1,6 +1,6 @@
 """Where models lie on this machine, and how they get there: `models/NAME/COMMIT` in the home folder.
 
-A folder with a commit's name is whole: it is fetched beside (`.pulling-COMMIT`, where a second try goes on), checked and
+A folder with a commit's name is whole: it is fetched beside (`.pulling-COMMIT`, where a second try goes on), checked,
 then renamed. Only data is fetched, never Python files; nothing here asks the hub but `pull`.
 """
 
@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline import checkpoint, presets
 from pipeline.presets import Preset
@@ -229,15 +229,13 @@ def _check_space(source: Source, staging: Path) -> None:
 
 def _fetch(source: Source, staging: Path, endpoint: str | None, show_progress: bool) -> None:
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils import disable_progress_bars
 
-    class Silent(tqdm):  # type: ignore[type-arg, misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "disable": True})
-
+    if not show_progress:
+        disable_progress_bars()  # for the whole process, which does nothing else
     HfApi(endpoint=endpoint).snapshot_download(
         source.repository, revision=source.revision, local_dir=staging, allow_patterns=list(source.files),
-        max_workers=4, tqdm_class=None if show_progress else Silent,
+        max_workers=4,
     )  # fmt: skip
 
 
