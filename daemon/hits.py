@@ -22,8 +22,13 @@ def marks(as_json: bool) -> tuple[str, str]:
     return ("[", "]") if as_json or not console.has_colour(sys.stdout) else (_BEGIN, _END)
 
 
-def show(hits: Sequence[Hit], *, as_json: bool = False) -> None:
-    """Print the hits: path and page, then the snippet with its match marked; or a JSON list."""
+def show(hits: Sequence[Hit], *, as_json: bool = False, note: str = "") -> None:
+    """Print the hits: path and page, then the snippet with its match marked; or a JSON list.
+
+    `note` is what a person should know of the query; it goes to standard error.
+    """
+    if note:
+        print(note, file=sys.stderr)
     if as_json:
         console.write_json([as_object(hit) for hit in hits])
         return
@@ -31,7 +36,7 @@ def show(hits: Sequence[Hit], *, as_json: bool = False) -> None:
         console.say(place(hit))
         if hit.snippet:
             console.say("    " + emphasised(hit.snippet))
-    if not hits:
+    if not hits and not note:
         print("nothing found", file=sys.stderr)
 
 

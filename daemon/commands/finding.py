@@ -73,12 +73,14 @@ def search(
     from daemon import hits
     from storage import index
     from storage.database import open_readonly
+    from storage.query import parse as query_of
 
     words, since_time = " ".join(query or []), flags.moment(since, time.time())
     connection = open_readonly(flags.settings(home=home).database_path)
     marks = hits.marks(as_json)
     found = index.search(connection, words, path=path, since=since_time, limit=limit, name=name, marks=marks)
-    hits.show(found, as_json=as_json)
+    note = "" if name and not words.strip() else query_of(words).note
+    hits.show(found, as_json=as_json, note=note)
     raise typer.Exit(ExitCode.OK if found else ExitCode.NO_MATCH)
 
 

@@ -1,6 +1,6 @@
 """Measure search and status on a library made by make_index.py.
 
-    python tests/bench/index.py HOME [--repeat 3] [--cli] [--cpu] [--json FILE]
+    python tests/bench/index.py HOME [--pages 100000] [--repeat 3] [--cli] [--cpu] [--json FILE]
 
 In-process: `storage.index.search` per kind of query, 50th and 95th percentile in ms, and beside it the bare
 `MATCH … ORDER BY rank LIMIT 20` of the same expression. With --cli also `ocrd search` minus an `ocrd --version` of the
@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import make_index
 
 from storage.database import open_readonly
 from storage.index import search
@@ -150,6 +152,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("home", type=Path)
+    parser.add_argument("--pages", type=int, help="first make a library of that size, if HOME has none")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--cli", action="store_true")
@@ -159,6 +162,8 @@ def main() -> None:
     if args.cpu:
         global CLOCK, CHILD_CLOCK
         CLOCK, CHILD_CLOCK = time.process_time, children
+    if args.pages and not (args.home / "ocrd.db").exists():
+        make_index.make(args.home, args.pages)
     conn = open_readonly(args.home / "ocrd.db")
     result: dict[str, object] = {
         "pages": conn.execute("SELECT count(*) FROM pages").fetchone()[0],

@@ -144,6 +144,16 @@ def _add_page(
         conn.execute("INSERT INTO page_grams (page_id, grams) VALUES (?, ?)", (page_id, kept))
 
 
+def make(home: Path, pages: int, words: int = 300, cjk: float = 0.1, seed: int = 1) -> None:
+    """Make HOME/ocrd.db and say what it took."""
+    started = time.perf_counter()
+    conn = open_database(home / "ocrd.db")
+    fill(conn, page_texts(pages, words, cjk, seed), pages, now=1_700_000_000.0)
+    conn.close()
+    size = (home / "ocrd.db").stat().st_size
+    print(f"{pages} pages in {time.perf_counter() - started:.0f} s, {size / 1e6:.0f} MB")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -157,12 +167,7 @@ def main() -> None:
     parser.add_argument("--cjk", type=float, default=0.1, help="share of CJK pages")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    started = time.perf_counter()
-    conn = open_database(args.home / "ocrd.db")
-    fill(conn, page_texts(args.pages, args.words, args.cjk, args.seed), args.pages, now=1_700_000_000.0)
-    conn.close()
-    size = (args.home / "ocrd.db").stat().st_size
-    print(f"{args.pages} pages in {time.perf_counter() - started:.0f} s, {size / 1e6:.0f} MB")
+    make(args.home, args.pages, args.words, args.cjk, args.seed)
 
 
 if __name__ == "__main__":
