@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Steepest step from pixel to pixel as a share of the contrast, measured: show-through 0.5 at most, print 0.75 at least.
 _STRONG_CONTRAST = 70
 _SHARP = 0.65
+# Above this resolution the picture itself is the blurred part: it was small, and has been enlarged.
+_TELLING_DPI = 200
 
 _SPECK_PX, _SPECK_AREA = 6, 8  # dust: neither as long nor as large as the smallest digit
 _SMALL_PX = 14  # a digit or two: believed unless the page is full of specks
@@ -48,9 +50,10 @@ def is_blank(image: PageImage) -> bool:
     ink = abs(contrast) > ink_threshold(contrast)
     if not ink.any():
         return True
+    telling = image.dpi * ink.shape[1] / image.image.width <= _TELLING_DPI
     specks = small = 0
     for spot in spots(inked_cells(ink)):
-        kind = _judge(spot, contrast, ink)
+        kind = _judge(spot, contrast, ink, blur_tells=telling)
         if kind is _Kind.PRINT:
             return False
         specks += kind is _Kind.SPECK
@@ -67,7 +70,7 @@ class _Kind(Enum):
     DIRT = auto()  # holes, streaks, show-through
 
 
-def _judge(spot: Spot, contrast: Grey, ink: Mask) -> _Kind:
+def _judge(spot: Spot, contrast: Grey, ink: Mask, *, blur_tells: bool) -> _Kind:
     """What a spot is, by its size, its strokes and its sharpness."""
     import numpy as np
 
@@ -78,7 +81,7 @@ def _judge(spot: Spot, contrast: Grey, ink: Mask) -> _Kind:
     longest = max(inside[box].shape)
     if longest < _SPECK_PX or np.count_nonzero(inside) < _SPECK_AREA:
         return _Kind.SPECK
-    if _shows_through(inside, levels):
+    if blur_tells and _shows_through(inside, levels):
         return _Kind.DIRT
     if spot.is_large:
         return _Kind.PRINT

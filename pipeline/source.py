@@ -6,6 +6,7 @@ Knows nothing of PDFium or Pillow itself; `pipeline.pdf_source` and `pipeline.im
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -173,11 +174,7 @@ def open_source(
     system refuses; `PasswordError`, `UnsupportedEncryptionError`, `NoPagesError`, `TooLargeError`, `CorruptError` as
     the reader for the kind finds.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise from_os_error(error, file=path) from error
+    head = _read_head(path)
     media_type = sniff(head)
     if media_type is None:
         raise _not_ours(head, path)
@@ -193,6 +190,18 @@ def open_source(
     from pipeline.image_source import ImageSource
 
     return ImageSource(path, media_type, max_pixels=max_image_pixels)
+
+
+def _read_head(path: Path) -> bytes:
+    """The first `HEAD_BYTES` bytes. Raises: `StorageError`; `NotADocumentError` for pipes and devices."""
+    try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # opening a pipe would wait for its writer
+            raise NotADocumentError("this is no regular file", file=path)
+        with path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError as error:
+        raise from_os_error(error, file=path) from error
 
 
 def _not_ours(head: bytes, path: Path) -> OcrdError:

@@ -196,6 +196,12 @@ def test_folder_is_no_document(tmp_path: Path) -> None:
     assert failure.value.code == "io"
 
 
+def test_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.pdf")
+    with pytest.raises(NotADocumentError, match="no regular file"):
+        open_source(tmp_path / "x.pdf")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
 def test_unreadable_file_is_denied(tmp_path: Path) -> None:
     path = save_pages(tmp_path / "x.pdf")
