@@ -5,32 +5,28 @@ Where a daemon works on the same home, it does the work; the batch only queues a
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import sqlite3
-import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon import logs, scanner
-from daemon.ignore import Kind
-from daemon.scanner import Tally, WatchRoot
-from daemon.supervisor import TICK_S, Crew, StopSignals
-from daemon.watching import check_writable, rules_for
+from daemon import logs
+from daemon.crew import TICK_S, Crew, StopSignals
+from daemon.given import OUTCOMES, Outcome, expand, outcome_of, unusable
+from daemon.watching import check_writable
 from storage import jobs, library
-from storage.errors import BusyError, ExitCode, error_classes, from_os_error
+from storage.errors import BusyError, ExitCode
 
 if TYPE_CHECKING:
     from storage.settings import Settings
 
+__all__ = ["Outcome", "Progress", "Summary", "run"]
+
 LOOK_S = 0.25  # how often progress is told
-PATIENCE_S = (
-    3.0  # how long a batch waits for something put off (a share that answers late) before it reports it
-)
+PATIENCE_S = 3.0  # for something put off (a share that answers late), before a batch reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +41,6 @@ class Progress:
     page: int | None
     seconds: float
     message: str = ""  # something happened that a person may want to know
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one file."""
-
-    path: bytes
-    state: str  # queued | running | done | failed | needs_password | missing
-    pages: int | None = None
-    pages_done: int = 0
-    error_code: str | None = None
-    error_message: str | None = None
-    remedy: str | None = None
-    markdown_path: str | None = None
-    exit_code: ExitCode = ExitCode.OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,74 +75,10 @@ def run(
         files, broken = expand(settings, paths)
         batch = _Batch(crew, files, broken, on_progress or (lambda progress: None), started)
         batch.register(settings)
-        with StopSignals(crew.wake) as signals:
+        with StopSignals() as signals:
             return batch.run(signals)
     finally:
         crew.close()
-
-
-def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.SeenFile], list[Outcome]]:
-    """The files that paths stand for, and outcomes for paths that cannot be used.
-
-    A file is taken whatever its name; of a folder, what `ocrd watch` would take.
-    """
-    out_dir = None if settings.out is None else os.fsencode(settings.out)
-    found: dict[bytes, library.SeenFile] = {}
-    broken: list[Outcome] = []
-    for path in paths:
-        given = scanner.on_disk(os.path.abspath(os.fsencode(path)))
-        try:
-            status = os.stat(given)
-            if stat.S_ISDIR(status.st_mode):
-                root = WatchRoot(given, out_dir=out_dir, base=given if out_dir else None)
-                files, failures = _below(settings, root)
-                broken += failures
-            elif stat.S_ISREG(status.st_mode):
-                base = os.path.dirname(given) if out_dir else None
-                seen = library.SeenFile(given, status.st_size, status.st_mtime_ns, None, out_dir, base)
-                files = [seen]
-            else:
-                broken.append(
-                    _outcome_of(given, "not_a_document", "this is neither a file nor a folder", None)
-                )
-                continue
-        except OSError as error:
-            ours = from_os_error(error, file=os.fsdecode(given))
-            message = "there is no such file or folder" if ours.code == "vanished" else ours.message
-            remedy = "check the spelling" if ours.code == "vanished" else ours.remedy
-            broken.append(_outcome_of(given, ours.code, message, remedy))
-            continue
-        for file in files:
-            found.setdefault(file.path, file)
-    return list(found.values()), broken
-
-
-def _below(settings: Settings, root: WatchRoot) -> tuple[list[library.SeenFile], list[Outcome]]:
-    tally = Tally()
-    rules = rules_for(settings, [root])
-    files = []
-    for file in scanner.walk(root, rules, tally, follow_symlinks=settings.follow_symlinks):
-        if file.kind is Kind.UNKNOWN:
-            with contextlib.suppress(OSError):
-                if not scanner.is_document(file.path):
-                    continue
-        files.append(library.SeenFile(file.path, file.size, file.mtime_ns, None, root.out_dir, root.base))
-    failures = []
-    for folder, error in tally.unreadable.items():
-        ours = from_os_error(error, file=os.fsdecode(folder))
-        failures.append(_outcome_of(folder, ours.code, f"cannot be listed: {ours.message}", ours.remedy))
-    return sorted(files, key=lambda file: file.path), failures
-
-
-def _outcome_of(path: bytes, code: str, message: str, remedy: str | None) -> Outcome:
-    return Outcome(
-        path, "failed", error_code=code, error_message=message, remedy=remedy, exit_code=exit_code_of(code)
-    )
-
-
-def exit_code_of(code: str) -> ExitCode:
-    """The exit status for an error code as it stands in the database."""
-    return next((kind.exit_code for kind in error_classes() if kind.code == code), ExitCode.INTERNAL)
 
 
 class _Batch:
@@ -301,56 +218,7 @@ class _Batch:
 
     def _outcomes(self) -> list[Outcome]:
         pause = next(iter(jobs.paused(self.conn)), None)
-        outcomes = [_outcome(row, pause) for row in self.conn.execute(_OUTCOMES)]
+        outcomes = [outcome_of(row, pause) for row in self.conn.execute(OUTCOMES)]
         # A file that vanished before anything was read of it has left no row.
         gone = {file.path for file in self.files} - {outcome.path for outcome in outcomes}
-        return outcomes + [_outcome_of(path, "vanished", "it went away", None) for path in sorted(gone)]
-
-
-_OUTCOMES = """
-SELECT files.path_bytes, file_status.state, documents.pages, documents.pages_done, documents.pages_failed,
-  coalesce(files.error_code, documents.error_code) AS code,
-  CASE WHEN files.error_code IS NULL THEN documents.error_message ELSE files.error_message END AS message,
-  CASE WHEN files.error_code IS NULL THEN documents.remedy ELSE files.remedy END AS remedy,
-  files.markdown_path, failed.page AS failed_page, failed.error_code AS page_code, failed.error_message AS page_message
-FROM given JOIN files USING (id) JOIN file_status USING (id)
-  LEFT JOIN documents ON documents.id = files.document_id
-  LEFT JOIN page_jobs AS failed ON failed.document_id = documents.id AND failed.page =
-    (SELECT min(page) FROM page_jobs WHERE document_id = documents.id AND state = 'failed')
-ORDER BY given.position
-"""
-
-
-def _outcome(row: sqlite3.Row, pause: jobs.Pause | None) -> Outcome:
-    code, message, remedy = row["code"], row["message"], row["remedy"]
-    if row["state"] == "done" and row["pages_failed"]:
-        code, remedy = row["page_code"], "run `ocrd retry FILE`"
-        failed = f"{row['pages_failed']} of {row['pages']} pages failed"
-        message = f"{failed}; page {row['failed_page']}: {row['page_message']}"
-    elif row["state"] == "done":
-        code = message = remedy = None
-    elif row["state"] in ("queued", "running") and code is None and pause is not None:
-        code, message, remedy = (
-            pause.kind,
-            pause.reason,
-            "it goes on with the next `ocrd batch` or `ocrd watch`",
-        )
-    return Outcome(
-        path=bytes(row["path_bytes"]),
-        state=row["state"],
-        pages=row["pages"],
-        pages_done=row["pages_done"] or 0,
-        error_code=code,
-        error_message=message,
-        remedy=remedy,
-        markdown_path=row["markdown_path"],
-        exit_code=_exit_code(row["state"], code),
-    )
-
-
-def _exit_code(state: str, code: str | None) -> ExitCode:
-    if code is not None:
-        return exit_code_of(code)
-    return (
-        ExitCode.OK if state == "done" else ExitCode.STORAGE
-    )  # not read in the end: interrupted, or its file is away
+        return outcomes + [unusable(path, "vanished", "it went away", None) for path in sorted(gone)]

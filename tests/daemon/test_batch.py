@@ -14,6 +14,7 @@ import pytest
 
 from daemon import batch
 from daemon.batch import Progress
+from daemon.given import expand
 from daemon.processes import LOCK_NAME, HomeLock
 from storage import jobs
 from storage.errors import AccessError, BusyError, ExitCode
@@ -123,7 +124,7 @@ def test_a_file_is_taken_whatever_its_name_and_a_folder_gives_what_watching_woul
     make_pdf(tmp_path / "in" / "SCAN")
     make_pdf(tmp_path / "in" / "a.pdf.part")
     (tmp_path / "in" / "Makefile").write_text("all:\n")
-    files, broken = batch.expand(settings, [named, tmp_path / "in"])
+    files, broken = expand(settings, [named, tmp_path / "in"])
     assert [Path(os.fsdecode(file.path)).name for file in files] == ["strange.xyz", "SCAN"]
     assert broken == []
 
@@ -133,14 +134,14 @@ def test_either_spelling_of_a_name_means_the_file_on_disk(
 ) -> None:
     on_disk = make_pdf(tmp_path / unicodedata.normalize("NFD", "Übergröße.pdf"))
     typed = tmp_path / unicodedata.normalize("NFC", "Übergröße.pdf")
-    files, broken = batch.expand(settings, [on_disk, typed])
+    files, broken = expand(settings, [on_disk, typed])
     assert [file.path for file in files] == [os.fsencode(on_disk)]
     assert broken == []
 
 
 def test_pipes_and_nothing_are_outcomes(settings: Settings, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.pdf")
-    files, broken = batch.expand(settings, [tmp_path / "fifo.pdf", tmp_path / "none"])
+    files, broken = expand(settings, [tmp_path / "fifo.pdf", tmp_path / "none"])
     assert files == []
     assert [outcome.error_code for outcome in broken] == ["not_a_document", "vanished"]
 
@@ -149,9 +150,9 @@ def test_the_tree_is_mirrored_from_the_folder_that_was_given(
     settings: Settings, tmp_path: Path, make_pdf: MakeFile
 ) -> None:
     file = make_pdf(tmp_path / "in" / "x" / "a.pdf")
-    [from_folder], _ = batch.expand(settings, [tmp_path / "in"])
-    [from_file], _ = batch.expand(settings, [file])
+    [from_folder], _ = expand(settings, [tmp_path / "in"])
+    [from_file], _ = expand(settings, [file])
     assert from_folder.base == os.fsencode(tmp_path / "in")
     assert from_file.base == os.fsencode(tmp_path / "in" / "x")
-    [beside], _ = batch.expand(replace(settings, out=None), [file])
+    [beside], _ = expand(replace(settings, out=None), [file])
     assert (beside.out_dir, beside.base) == (None, None)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from daemon import crew as crew_module
 from daemon import processes, supervisor
+from daemon.crew import Crew
 from daemon.scanner import WatchRoot
-from daemon.supervisor import Crew
 from daemon.watching import check_roots, check_writable, rules_for
 from storage import jobs, library, status, workers
 from storage.database import open_database
@@ -293,7 +294,7 @@ def test_a_pause_for_want_of_space_ends_once_there_is_space(
     crew: Crew, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 1 << 20
-    monkeypatch.setattr(supervisor, "_free_bytes", lambda path: free)
+    monkeypatch.setattr(crew_module, "_free_bytes", lambda path: free)
     crew.check_space()
     assert [pause.kind for pause in jobs.paused(crew.conn)] == ["disk_full"]
     free = 1 << 40
@@ -344,7 +345,7 @@ def test_a_watching_thread_that_dies_is_replaced_but_not_for_ever(
         started.append(self.name)
 
     monkeypatch.setattr(supervisor.WatchThread, "run", die)
-    monkeypatch.setattr(supervisor, "default_workers", lambda settings: 0)
+    monkeypatch.setattr(crew_module, "default_workers", lambda settings: 0)
     with pytest.raises(OcrdError, match="broke off"):
         supervisor.run(settings, [WatchRoot(os.fsencode(folder))])
     assert len(started) == supervisor.THREAD_RESTARTS + 1
