@@ -229,7 +229,7 @@ def _check_space(source: Source, staging: Path) -> None:
 
 def _fetch(source: Source, staging: Path, endpoint: str | None, show_progress: bool) -> None:
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not show_progress:
         disable_progress_bars()  # for the whole process, which does nothing else
@@ -294,6 +294,8 @@ def _explain(error: Exception, repository: str) -> OcrdError | None:
         return HubError(f"{repository} has no such revision", remedy="name another with --revision")
     if isinstance(error, errors.HFValidationError):
         return HubError(f"{repository!r} is no repository's name", remedy="it has the form OWNER/NAME")
+    if isinstance(error, errors.HfHubHTTPError) and error.response is not None:
+        return HubError(f"the model hub answers {error.response.status_code} for {repository}")
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
         return from_os_error(error)  # a full disk, a folder that cannot be written
     module = type(error).__module__.split(".")[0]
