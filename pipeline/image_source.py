@@ -6,6 +6,7 @@ Every size is checked from the header, before anything is decoded. Pixels come o
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from types import TracebackType
@@ -211,6 +212,8 @@ class ImageSource:
 
         # Pillow's own limit is a constant of the process; ours is a setting, and checked on every frame.
         Image.MAX_IMAGE_PIXELS = None
+        # What Pillow finds odd in a file is no news to a person; what it cannot read, it raises.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
         try:
             self._file = self.path.open("rb")
             if self.media_type == "image/heic":
