@@ -10,6 +10,7 @@ import logging
 import os
 import sqlite3
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -173,11 +174,14 @@ class Worker:
             reading = reader.read(prepared)
         except Exception as unexpected:
             self._fail_page(job, self._explain(unexpected, job.path, job.page))
+            traceback.clear_frames(unexpected.__traceback__)
         else:
             self.activity.stage("save", self.clock())
             self._save(job, reading)
             seconds = time.perf_counter() - started
             log.debug("page read", extra={"path": job.path, "page": job.page, "seconds": seconds})
+        # A failed future refers to an exception that refers to this frame: the page's pixels would hang in that ring.
+        del future
         self._solo = False
         self.activity.rest()
         return True
@@ -236,13 +240,14 @@ class Worker:
     # --- in the pdfium thread ------------------------------------------------------------------------
 
     def _prepare(self, job: PageJob) -> tuple[DocumentReader, Prepared]:
-        reader = self._reader_for(job)
         try:
+            reader = self._reader_for(job)
             return reader, reader.prepare(job.page)
-        except OcrdError:
-            raise
-        except Exception:
-            self._close_reader()  # whatever state it is in
+        except Exception as error:
+            if not isinstance(error, OcrdError):
+                self._close_reader()  # whatever state it is in
+            # What the frames hold of PDFium's is let go in this thread, not wherever the exception ends.
+            traceback.clear_frames(error.__traceback__)
             raise
 
     def _reader_for(self, job: PageJob) -> DocumentReader:

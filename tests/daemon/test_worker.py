@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sqlite3
@@ -15,6 +16,7 @@ import pytest
 from daemon import worker as worker_module
 from daemon.activity import Activity, Heartbeat
 from daemon.worker import Worker, explained
+from pipeline import document as document_module
 from pipeline.document import DocumentReader
 from pipeline.engines.base import Engine, EngineReading, PageImage
 from pipeline.engines.fake import FakeEngine
@@ -372,6 +374,28 @@ def test_new_small_files_come_before_the_rest_of_a_large_one(
     assert bench.states()["large.pdf"] in ("queued", "running")
     bench.run(worker)
     assert bench.states()["large.pdf"] == "done"
+
+
+@pytest.mark.parametrize("where", ["prepare", "read"])
+def test_pages_that_fail_leave_no_pixels_behind(
+    where: str, bench: Bench, tmp_path: Path, make_pdf: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(image: PageImage) -> bool:
+        raise ValueError("of some library")
+
+    bench.add(make_pdf(tmp_path / "a.pdf", 8))
+    worker = bench.worker("error", settings=replace(bench.settings, text_layer="ignore", max_attempts=1))
+    if where == "prepare":
+        monkeypatch.setattr(document_module.blank, "is_blank", fail)
+    gc.collect()
+    gc.disable()  # what hangs in rings of references stays
+    try:
+        bench.run(worker)
+        left = sum(isinstance(thing, PageImage) for thing in gc.get_objects())
+    finally:
+        gc.enable()
+    assert bench.pages("failed") == list(range(1, 9))
+    assert left <= 1  # the last one
 
 
 # --- stopping, losing, recovering -------------------------------------------------------------------------
