@@ -215,13 +215,16 @@ class Crew:
 
 
 def check_engine(settings: Settings) -> str:
-    """The engine's name, known to be installed. Raises: `SettingsError`, `EngineUnavailableError`."""
+    """The engine's name, known to be installed; with the reason where it was chosen for the user.
+
+    Raises: `SettingsError`, `EngineUnavailableError`.
+    """
     from pipeline.engines import registry
 
-    name, _ = registry.resolve(settings.engine, settings)
+    name, why = registry.resolve(settings.engine, settings)
     if not registry.installed(name):
         raise EngineUnavailableError(f"the engine {name!r} is not installed here")
-    return name
+    return f"{name} ({why})" if settings.engine == registry.AUTO else name
 
 
 def _free_bytes(path: str | Path) -> int:
