@@ -40,7 +40,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _create(path)
     except OSError as error:
         raise from_os_error(error, file=path) from error
     with _explained(path):
@@ -59,6 +59,17 @@ def open_database(path: Path) -> sqlite3.Connection:
             conn.close()
             raise
     return conn
+
+
+def _create(path: Path) -> None:
+    """An empty file for the owner only, if there is none.
+
+    A file that exists is never opened here: closing any descriptor of it would drop the locks that other connections
+    of this process hold (POSIX; https://www.sqlite.org/howtocorrupt.html, 2.2), and the next process to leave would
+    then take itself for the last one and delete the write-ahead log under our feet.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def open_readonly(path: Path) -> sqlite3.Connection:

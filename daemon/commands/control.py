@@ -53,7 +53,9 @@ def retry(
         raise typer.BadParameter("name files, or use --failed", param_hint="FILE")
     wanted = {"engine": engine, "dpi": dpi, "text_layer": text_layer}
     chosen = flags.settings(home=home, **wanted)  # refuses what no settings file could say either
-    options = wanted | {"password": flags.secret(password)}
+    options: dict[str, object] = {name: value for name, value in wanted.items() if value is not None}
+    if password is not None:
+        options["password"] = flags.secret(password)
     connection = open_database(chosen.database_path)
     count = library.retry(connection, flags.absolute(files or []) or None, options, time.time())
     console.say(f"{console.plural(count, 'file')} will be read again")

@@ -215,3 +215,25 @@ def test_full_disk_is_told_and_undone(fresh_db: sqlite3.Connection) -> None:
             fresh_db.execute("INSERT INTO control VALUES (?, ?)", (str(number), "x" * 1000))
     assert not fresh_db.in_transaction
     assert fresh_db.execute("SELECT count(*) FROM control").fetchone()[0] == 0
+
+
+def test_second_connection_of_a_process_keeps_the_locks_of_the_first(database_path: Path) -> None:
+    # https://www.sqlite.org/howtocorrupt.html, 2.2: otherwise the next process to leave deletes the log we write to.
+    first, second = open_database(database_path), open_database(database_path)
+    first.execute("INSERT INTO control VALUES ('a', '1')")
+    wal = database_path.with_name(database_path.name + "-wal")
+    before = wal.stat().st_ino
+    other = (
+        "import sys, pathlib; from storage.database import open_database; c = open_database(pathlib.Path(sys.argv[1]));"
+        " c.execute(\"INSERT INTO control VALUES ('b', '2')\"); c.close()"
+    )
+    subprocess.run([sys.executable, "-c", other, database_path], check=True)
+    assert wal.stat().st_ino == before
+    second.execute("INSERT INTO control VALUES ('c', '3')")
+    third = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM control').fetchone()[0])"
+    seen = subprocess.run(
+        [sys.executable, "-c", third, database_path], check=True, capture_output=True, text=True
+    )
+    assert seen.stdout.strip() == "3"
+    first.close()
+    second.close()
