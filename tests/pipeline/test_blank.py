@@ -250,7 +250,7 @@ def test_a_digit_is_seen_wherever_it_stands(x: int, y: int, digit: str, size_pt:
     assert not is_blank(page_image(written(digit, size_pt, 40, (at[0], min(at[1], 2100)))))
 
 
-@pytest.mark.parametrize("dpi", [100, 150, 300, 400])
+@pytest.mark.parametrize("dpi", [100, 150, 300])
 def test_resolution_does_not_matter(dpi: int) -> None:
     size = (WIDTH * dpi // 200, HEIGHT * dpi // 200)
     number = written("17", 10, at=(820, 2200)).resize(size, Image.Resampling.LANCZOS)
@@ -343,7 +343,7 @@ def test_lines_without_words_are_judged_by_their_text(dust: PageImage) -> None:
 # Blank by the eye: nothing but an edge line, or text in fonts this machine lacks.
 BLANK_TOO = {("pdf2image-memory-error-test-400p.pdf", 2), ("vertical.pdf", 2), ("vertical.pdf", 3)}
 NEEDS_CJK_FONTS = {"noembed-sjis.pdf"}
-PAGES = 3  # of each file
+PAGES = 2  # of each file
 
 
 def test_real_pages_are_blank_where_the_corpus_says_so() -> None:
