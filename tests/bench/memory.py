@@ -18,6 +18,7 @@ from storage.settings import Settings
 
 def peak_mb(place: Path, pages: int, engine: str, text_layer: str) -> tuple[float, float]:
     """Peak memory of the worker that reads so many pages, in MiB, and the seconds that took."""
+    # Pages without text layer, so that each is rasterised and goes through an engine.
     settings = Settings(
         home=place / f"home{pages}",
         out=place / "out",
