@@ -230,10 +230,12 @@ def test_second_connection_of_a_process_keeps_the_locks_of_the_first(database_pa
     subprocess.run([sys.executable, "-c", other, database_path], check=True)
     assert wal.stat().st_ino == before
     second.execute("INSERT INTO control VALUES ('c', '3')")
-    third = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM control').fetchone()[0])"
-    seen = subprocess.run(
-        [sys.executable, "-c", third, database_path], check=True, capture_output=True, text=True
+    count = (
+        "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM control'))"
     )
-    assert seen.stdout.strip() == "3"
+    seen = subprocess.run(
+        [sys.executable, "-c", count, database_path], check=True, capture_output=True, text=True
+    )
+    assert seen.stdout.strip() == "(3,)"
     first.close()
     second.close()
