@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import bench, control, finding, reading
+from daemon.commands import bench, cache, control, finding, models, reading
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -71,6 +71,8 @@ for command in (
     control.config,
 ):
     app.command()(command)
+models.add_to(app)
+cache.add_to(app)
 bench.add_to(app)
 
 

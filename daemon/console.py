@@ -102,6 +102,14 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def size(count_bytes: float) -> str:
+    """`0 bytes`, `12.3 MB`, `4.0 GB`."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count_bytes >= unit:
+            return f"{count_bytes / unit:.1f} {name}"
+    return plural(int(count_bytes), "byte")
+
+
 def duration(seconds: float) -> str:
     """`8 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`."""
     left = round(seconds)
@@ -209,9 +217,9 @@ def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False
         few = len(documents) <= FILES_LISTED
         rows = [_file_row(outcome) for outcome in documents if few or not is_fine(outcome)]
         if rows:
-            _print_table(("File", "Pages", "Result"), rows, numbers=(1,))
+            print_table(("File", "Pages", "Result"), rows, numbers=(1,))
         sums = summary_row(summary)
-        _print_table(tuple(sums), [tuple(sums.values())], numbers=tuple(range(len(sums))))
+        print_table(tuple(sums), [tuple(sums.values())], numbers=tuple(range(len(sums))))
     for outcome in documents:
         if not is_fine(outcome):
             print(failure_line(outcome), file=sys.stderr if quiet else sys.stdout)
@@ -305,9 +313,10 @@ def failure(path: str, message: str, remedy: str | None) -> str:
     return escape_name(f"{path}: {message.rstrip('.')}. {end[:1].upper()}{end[1:]}".rstrip())
 
 
-def _print_table(
+def print_table(
     titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, numbers: tuple[int, ...] = ()
 ) -> None:
+    """A table and an empty line; `numbers`: the columns that are set to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,8 +1,12 @@
 """The documents say what the program does: every command has help and examples, every line shown exists."""
 
 import inspect
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,6 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-PLANNED = {"models"}  # named by the remedies of errors that only a model can raise; comes with the models
 EVERYWHERE = {"--help", "-h", "--version", "--install-completion", "--show-completion"}
 
 
@@ -94,6 +97,40 @@ def shell_lines(text: str) -> list[str]:
     return lines
 
 
+def shown_runs() -> list[tuple[str, str]]:
+    """Commands of the README's console blocks, each with the output shown below it."""
+    runs = []
+    for body in re.findall(r"^```console\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            runs.append((command, output))
+    return runs
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the README shows the home folder of Linux")
+def test_output_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:
+    """`status` is a moment of a running daemon; the others are run on the samples, as `you`."""
+    checkout = tmp_path / "ocrd"
+    samples = shutil.copytree(ROOT / "samples", checkout / "samples", ignore=shutil.ignore_patterns("*.*.*"))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OCRD_", "XDG_"))}
+    env = kept | {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def run(command: list[str]) -> str:
+        done = subprocess.run(command, env=env, cwd=checkout, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert len(list(samples.iterdir())) == 3
+    run(["ocrd", "batch", "samples"])
+    compared = 0
+    for command, output in shown_runs():
+        words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
+        if "status" not in words:
+            assert run(words[2:]) == output.replace("/home/you", str(tmp_path)), command
+            compared += 1
+    assert compared == 4
+
+
 def ocrd_calls() -> list[Any]:
     """Every call of `ocrd` that a document or a help text shows, as words."""
     sources = [(path.name, shell_lines(path.read_text(encoding="utf-8"))) for path in PAGES]
@@ -122,7 +159,7 @@ def test_the_readme_shows_calls() -> None:
 
 @pytest.mark.parametrize("words", CALLS)
 def test_call_shown_is_one_that_exists(words: list[str]) -> None:
-    if words[0] in EVERYWHERE | PLANNED:
+    if words[0] in EVERYWHERE:
         return
     name = words[0] if words[0] in COMMANDS else " ".join(words[:2])
     assert name in COMMANDS

@@ -99,7 +99,7 @@ def page_numbers(text: str | None, pages: int) -> list[int]:
     return numbers
 
 
-def moment(text: str | None, now: float) -> float | None:
+def moment(text: str | None, now: float, option: str = "--since") -> float | None:
     """A date (2026-01-31), a date with time, or an age (12h, 7d, 3w) as epoch seconds. Raises: a usage error."""
     if text is None:
         return None
@@ -112,7 +112,7 @@ def moment(text: str | None, now: float) -> float | None:
         return datetime.datetime.fromisoformat(text).timestamp()  # without a zone: local time
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is neither a date such as 2026-01-31 nor an age such as 7d", param_hint="--since"
+            f"{text!r} is neither a date such as 2026-01-31 nor an age such as 7d", param_hint=option
         ) from None
 
 
