@@ -227,7 +227,7 @@ def test_b07_a_turn_of_the_watcher_that_fails_is_followed_by_another(
     folder.mkdir()
     shutil.copy(document, folder / "after.pdf")
     root = WatchRoot(os.fsencode(folder))
-    real, fails = RootWatcher.tick, iter((True, True))
+    real, fails = RootWatcher.tick, iter((True,))
 
     def tick(self: RootWatcher, now: float) -> bool:
         if next(fails, False):
