@@ -126,7 +126,8 @@ def test_output_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None
     for command, output in shown_runs():
         words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
         if "status" not in words:
-            assert run(words[2:]) == output.replace("/home/you", str(tmp_path)), command
+            printed = re.sub(r'"id": \d+', '"id": 1', run(words[2:]))  # two workers: any page may be the first
+            assert printed == output.replace("/home/you", str(tmp_path)), command
             compared += 1
     assert compared == 4
 
