@@ -27,7 +27,15 @@ from pipeline.engines import leftover
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.fusion import MIN_SCORE, fuse
 from pipeline.engines.lines import make_line, mean_confidence
-from pipeline.engines.rapid import UNKNOWN_SCRIPTS, RapidReader, line_in, rapid_version, read_lines, weight
+from pipeline.engines.rapid import (
+    UNKNOWN_SCRIPTS,
+    RapidReader,
+    Reread,
+    line_in,
+    rapid_version,
+    read_lines,
+    weight,
+)
 from pipeline.engines.tesseract import DOUBTFUL, TesseractEngine, UprightReading, script_warnings
 from storage.records import Box, Line, Word
 
@@ -45,7 +53,7 @@ _MIN_FOREIGN_LINES = 2
 _MIN_FOREIGN_PART = 0.1
 _GARBAGE = 0.35  # lines below this that RapidOCR cannot read either are no text
 _GARBAGE_SHORT, _SHORT = 0.7, 3  # few characters are easily seen in anything
-_LOOK_PX = 960  # long side the detector sees when it looks for missed text
+_LOOK_PX = 736  # long side the detector sees when it looks for missed text
 _MISSED = 0.6  # a detected line whose width words cover less than this was missed (read lines: 0.69 and more)
 _PAD = 0.15  # of its height, around a line's box, for the recogniser
 
@@ -95,22 +103,19 @@ class ClassicEngine:
 
     def _doubtful(self, page: PageImage, lines: Sequence[Line]) -> list[Line]:
         """The lines, those with a doubtful word read again."""
-        again = {
-            at: self._again(page, line, _SURE) for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL
-        }
-        foreign = sum(_foreign_letters(lines[at], line) for at, line in again.items() if line is not None)
+        second = {at: self._second(page, line) for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL}
+        merged = {at: fuse(lines[at], read, _SURE) for at, read in second.items()}
+        foreign = sum(_has_more_foreign_letters(line, lines[at]) for at, line in merged.items())
         if foreign >= max(_MIN_FOREIGN_LINES, _MIN_FOREIGN_PART * len(lines)):
-            rest = {at for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL_FOREIGN}
-            again |= {at: self._again(page, lines[at], _SURE_FOREIGN) for at in rest}
-        kept = [again.get(at, line) for at, line in enumerate(lines)]
-        return [line for line in kept if line is not None]
+            for at, line in enumerate(lines):
+                if doubt(line) < _DOUBTFUL_FOREIGN:
+                    second[at] = second.get(at) or self._second(page, line)
+                    merged[at] = fuse(line, second[at], _SURE_FOREIGN)
+        nothing = {at for at, read in second.items() if read.score < MIN_SCORE and _is_garbage(lines[at])}
+        return [merged.get(at, line) for at, line in enumerate(lines) if at not in nothing]
 
-    def _again(self, page: PageImage, line: Line, sure: float) -> Line | None:
-        """The line after a second reading; None if it is nothing to either engine."""
-        second = self._rapid.recognise(crop(page, line.box))
-        if second.score < MIN_SCORE and _is_garbage(line):
-            return None
-        return fuse(line, second, sure)
+    def _second(self, page: PageImage, line: Line) -> Reread:
+        return self._rapid.recognise(crop(page, line.box))
 
     def _missed(self, page: PageImage, lines: list[Line]) -> list[Line]:
         """The lines, and those that only RapidOCR's detector finds."""
@@ -151,9 +156,9 @@ def _is_garbage(line: Line) -> bool:
     return (line.confidence or 0.0) < (_GARBAGE_SHORT if len(line.text) <= _SHORT else _GARBAGE)
 
 
-def _foreign_letters(first: Line, second: Line) -> bool:
-    """Whether the second reading has letters beyond ASCII that the first lacks."""
-    return _beyond_ascii(second.text) > _beyond_ascii(first.text)
+def _has_more_foreign_letters(line: Line, before: Line) -> bool:
+    """Whether the line has letters beyond ASCII that it lacked before."""
+    return _beyond_ascii(line.text) > _beyond_ascii(before.text)
 
 
 def _beyond_ascii(text: str) -> int:

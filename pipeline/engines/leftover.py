@@ -16,11 +16,12 @@ _LONG_SIDE_PX = (
 )
 _CONTRAST = 60  # grey levels between paper and ink
 # A component is a letter if its height is between these parts of the usual font size …
-_MIN_EM, _MAX_EM = 0.35, 5.0
+_MIN_EM, _MAX_EM = 0.45, 5.0  # (a bullet has 0.41, x-height letters 0.47 and more)
 _DEFAULT_EM_PT = 11.0  # where no line says how large letters are
 _MAX_WIDE = (
     12.0  # … and it is not much wider than high: rules and frames are (letters that touch are less so)
 )
+_MAX_FILL = 0.8  # of a component's box; squares and discs fill it, letters (but I and l) do not
 _MARGIN_EM = 0.2  # accents, descenders and commas reach out of word boxes by about this
 _MIN_LETTERS = 2  # fewer are dirt, a page's edge, a punched hole
 
@@ -47,7 +48,11 @@ def letters_missed(page: PageImage, lines: Sequence[Line]) -> int:
             ] = 0
     _, _, found, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
     widths, heights = found[1:, cv2.CC_STAT_WIDTH] / across, found[1:, cv2.CC_STAT_HEIGHT] / down
-    is_letter = (heights >= _MIN_EM * em) & (heights <= _MAX_EM * em) & (widths <= _MAX_WIDE * heights)
+    fill = found[1:, cv2.CC_STAT_AREA] / (found[1:, cv2.CC_STAT_WIDTH] * found[1:, cv2.CC_STAT_HEIGHT])
+    is_solid = (fill > _MAX_FILL) & (widths > 0.6 * heights)
+    is_letter = (
+        ~is_solid & (heights >= _MIN_EM * em) & (heights <= _MAX_EM * em) & (widths <= _MAX_WIDE * heights)
+    )
     return int(np.count_nonzero(is_letter))
 
 

@@ -112,5 +112,5 @@ def test_lines_that_are_nothing_to_either_engine_are_dropped(
     engine = ClassicEngine(settings)
     monkeypatch.setattr(engine._rapid, "recognise", lambda crop: Reread(text, score))
     line = make_line([Word(word, BOX, confidence) for word in text.split()])
-    assert (engine._again(drawn([text]), line, 0.9) is not None) is stays
+    assert bool(engine._doubtful(drawn([text]), [line])) is stays
     engine.close()
