@@ -164,6 +164,8 @@ def test_call_shown_is_one_that_exists(words: list[str]) -> None:
         return
     name = words[0] if words[0] in COMMANDS else " ".join(words[:2])
     assert name in COMMANDS
+    if name.startswith("bench "):  # what follows is its script's
+        return
     known = {option for parameter in COMMANDS[name].params for option in parameter.opts} | EVERYWHERE
     given = words[: words.index("--")] if "--" in words else words
     assert {word.partition("=")[0] for word in given if re.match(r"--?[a-z]", word)} <= known
