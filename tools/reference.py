@@ -31,7 +31,8 @@ def _section(name: str, command: object) -> str:
     for parameter in command.params:  # type: ignore[attr-defined]
         if not getattr(parameter, "hidden", False):
             rows.append(f"| {_usage(parameter)} | {cell(str(parameter.help or ''))} |")
-    return "\n\n".join([f"### ocrd {name}", about, "\n".join(rows), f"```console\n{examples}\n```"])
+    table = ["\n".join(rows)] if len(rows) > 2 else []
+    return "\n\n".join([f"### ocrd {name}", about, *table, f"```console\n{examples}\n```"])
 
 
 def _usage(parameter: object) -> str:
