@@ -1,8 +1,8 @@
 """Accuracy and speed of engines on pages whose text is known, beside `ocrmypdf --sidecar` on the same pixels.
 
-Every page is rasterised once and kept as an image without text; each engine gets that image and its lines go through
-`structure`, as in a document. Speed is measured twice, by the clock and in processor seconds, since only the latter
-means something on a machine that does other work at the same time.
+Every page is rasterised once and kept as an image without text; each engine gets that image and its lines go
+through `structure`, as in a document. Speed is measured twice, by the clock and in processor seconds, since only
+the latter means something on a machine that does other work at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,20 +121,23 @@ def measure(
     `ocrmypdf` is left out where there is no such command.
     Raises: as the engines do when they cannot start; a page an engine fails on counts as wrong from end to end.
     """
-    results = []
-    with tempfile.TemporaryDirectory(prefix="ocrd-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ocrd-bench-") as folder, ExitStack() as opened:
+        readers: list[tuple[Read, Result]] = []
         for name in engines:
             reader = _reader(name, settings, Path(folder))
             if reader is None:
                 tell(f"{name}: not installed, left out")
                 continue
-            with reader as (read, version):
-                read(_image_of(pages[0], settings))  # loads models and warms caches; a daemon does this once
-                results.append(Result(name, version))
-                for page in pages:
-                    results[-1].scores.append(_score(page, _image_of(page, settings), read))
-                    tell(f"{name} {page.name}: {results[-1].scores[-1].cer:.3f}")
-    return results
+            read, version = opened.enter_context(reader)
+            read(_image_of(pages[0], settings))  # loads models and warms caches; a daemon does this once
+            readers.append((read, Result(name, version)))
+        # Page by page, so that whatever else the machine does slows all engines alike.
+        for page in pages:
+            image = _image_of(page, settings)
+            for read, result in readers:
+                result.scores.append(_score(page, image, read))
+            tell(f"{page.name}: " + ", ".join(f"{r.engine} {_cell(r.scores[-1])}" for _, r in readers))
+    return [result for _, result in readers]
 
 
 Read = Callable[["PageImage"], tuple[str, float | None]]

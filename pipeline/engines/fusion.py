@@ -33,6 +33,11 @@ def fuse(line: Line, second: Reread, sure: float) -> Line:
     words = tuple(_fused_words(line.words, second, sure))
     if [word.text for word in words] == [word.text for word in line.words]:
         return line
+    return with_words(line, words)
+
+
+def with_words(line: Line, words: Sequence[Word]) -> Line:
+    """The line with other words in the same place."""
     made = make_line(words, box=line.box, size_pt=line.size_pt, region=line.region)
     return replace(made, direction=line.direction, bold=line.bold, italic=line.italic, mono=line.mono)
 

@@ -4,11 +4,11 @@ import pytest
 
 from pipeline.cer import character_error_rate
 from pipeline.engines.base import EngineReading, PageImage
-from pipeline.engines.classic import ClassicEngine, crop, doubt
+from pipeline.engines.classic import ClassicEngine, crop, doubt, doubtful_part, reread
 from pipeline.engines.lines import make_line
 from pipeline.engines.rapid import Reread
 from pipeline.structure import structure
-from storage.records import Direction, Word
+from storage.records import Box, Direction, Line, Word
 from storage.settings import Settings
 
 from .conftest import drawn
@@ -114,3 +114,39 @@ def test_lines_that_are_nothing_to_either_engine_are_dropped(
     line = make_line([Word(word, BOX, confidence) for word in text.split()])
     assert bool(engine._doubtful(drawn([text]), [line])) is stays
     engine.close()
+
+
+def spaced(*words: tuple[str, float]) -> Line:
+    made = [
+        Word(text, (at * 50.0, 10.0, at * 50.0 + 45, 20.0), sure) for at, (text, sure) in enumerate(words)
+    ]
+    return make_line(made, size_pt=11, region=3)
+
+
+LINE = spaced(("He", 0.95), ("was", 0.95), ("sotting", 0.3), ("in", 0.96), ("the", 0.95), ("door", 0.96))
+
+
+def test_only_the_doubtful_words_and_their_neighbours_are_read_again() -> None:
+    asked: list[Box] = []
+
+    def second(box: Box) -> Reread:
+        asked.append(box)
+        return Reread("was setting in", 0.99)
+
+    assert doubtful_part(LINE) == slice(1, 4)
+    again = reread(LINE, second, doubtful_part(LINE), 0.95)
+    assert asked == [(50.0, 10.0, 195.0, 20.0)]
+    assert again is not None
+    assert again.text == "He was setting in the door"
+    assert (again.box, again.region) == (LINE.box, 3)
+    assert again.words[2].box == LINE.words[2].box
+
+
+def test_all_of_a_line_is_read_again_where_most_is_doubtful() -> None:
+    ends = spaced(("Ho", 0.3), ("was", 0.95), ("in", 0.95), ("the", 0.95), ("dcor", 0.4))
+    assert doubtful_part(ends) == slice(None)
+    assert doubtful_part(spaced(("all", 0.95), ("sure", 0.95))) == slice(None)
+
+
+def test_a_second_reading_that_is_no_better_changes_nothing() -> None:
+    assert reread(LINE, lambda box: Reread("wxs sctting in", 0.4), slice(1, 4), 0.95) is LINE
