@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.adapter.loading import LoadedModel
-from storage.errors import EngineError, OutOfMemoryError
+from pipeline.adapter.loading import LoadedModel, is_allocation
+from storage.errors import EngineError, ImageRefusedError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -45,7 +45,7 @@ def prepare(
 ) -> PageInputs:
     """Template, tokenise and preprocess. `options`: the processor's own arguments (`cropping`, `max_patches`…).
 
-    Raises: `EngineError` when the processor refuses the image (an aspect ratio beyond its bounds, say).
+    Raises: `ImageRefusedError` when the processor refuses the image (an aspect ratio beyond its bounds, say).
     """
     from mlx_vlm.prompt_utils import apply_chat_template
     from mlx_vlm.utils import prepare_inputs, should_add_special_tokens
@@ -62,7 +62,7 @@ def prepare(
             **(options or {}),
         )
     except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
-        raise EngineError(
+        raise ImageRefusedError(
             f"the model's processor refuses the image of {image.width}x{image.height} pixels ({error})"
         ) from error
     values = dict(data)
@@ -133,6 +133,6 @@ def embed(loaded: LoadedModel, inputs: PageInputs, features: Any) -> Any:
 def device_error(error: RuntimeError, what: str) -> EngineError:
     """MLX reports everything as RuntimeError; the text tells a failed allocation from the rest."""
     text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-    if "alloc" in text.lower() or "memory" in text.lower():
+    if is_allocation(text):
         return OutOfMemoryError(f"{what} ran out of memory ({text})")
     return EngineError(f"{what} failed ({text})")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +22,8 @@ log = logging.getLogger(__name__)
 ADAPTER_VERSION = (
     1  # part of the encoder fingerprint: raise it when features of old versions must not be used
 )
+# Where the image goes is found by its token's id; the other two get a mask from their processors.
+_FINDS_IMAGE_BY_ID = frozenset({"dots_ocr", "glm_ocr", "paddleocr_vl"})
 CACHE_LIMIT_BYTES = 1 << 30  # MLX keeps freed buffers for reuse without bound unless told otherwise
 
 
@@ -81,17 +86,36 @@ def load(folder: Path, *, trusted: Iterable[Path] = (), memory_bytes: int | None
 def _load(found: Checkpoint) -> tuple[Any, Any]:
     import mlx_vlm
 
+    said = io.StringIO()  # some processors print as they are made; standard output is for pages
     try:
-        return mlx_vlm.load(str(found.folder), trust_remote_code=False)  # type: ignore[no-any-return]
+        with contextlib.redirect_stdout(said), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            model, processor = mlx_vlm.load(str(found.folder), trust_remote_code=False)
     except MemoryError as error:
         raise OutOfMemoryError("the model does not fit into memory", file=found.folder) from error
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError, ImportError) as error:
-        raise ModelError(f"mlx-vlm cannot load it: {_first_line(error)}", file=found.folder) from error
+    except Exception as error:  # of mlx-vlm, transformers and tokenizers, which raise anything
+        raise _failure(error, "mlx-vlm cannot load it", found) from error
+    log.debug("mlx-vlm says: %s", said.getvalue())
+    # mlx-vlm swallows what fails in its own processor and takes whatever transformers makes of the folder instead.
+    if not type(processor).__module__.startswith("mlx_vlm.") or not hasattr(processor, "tokenizer"):
+        raise ModelError("its tokenizer or image processor cannot be made", file=found.folder)
+    return model, processor
+
+
+def _failure(error: Exception, what: str, found: Checkpoint) -> ModelError | OutOfMemoryError:
+    text = _first_line(error)
+    kind = OutOfMemoryError if isinstance(error, RuntimeError) and is_allocation(text) else ModelError
+    return kind(f"{what}: {text}", file=found.folder)
+
+
+def is_allocation(text: str) -> bool:
+    """Whether the text of one of MLX's errors, which all are of one kind, tells of a failed allocation."""
+    return "alloc" in text.lower() or "memory" in text.lower()
 
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]
+    return text.splitlines()[0][:300].rstrip(".")
 
 
 def _evaluate(model: Any, found: Checkpoint) -> None:
@@ -99,8 +123,8 @@ def _evaluate(model: Any, found: Checkpoint) -> None:
 
     try:
         mx.eval(model.parameters())
-    except RuntimeError as error:  # MLX reports failed allocations so
-        raise OutOfMemoryError(f"the weights do not fit: {_first_line(error)}", file=found.folder) from error
+    except RuntimeError as error:
+        raise _failure(error, "its weights cannot be read", found) from error
 
 
 def _to_float32(model: Any, memory_bytes: int | None) -> str:
@@ -171,14 +195,19 @@ def _dense(layer: Any) -> Any:
 
 
 def _check_vocabulary(loaded: LoadedModel) -> None:
-    """An id beyond the embedding table is an unchecked read out of bounds in MLX."""
+    """An id beyond the embedding table is an unchecked read out of bounds in MLX; a text needs an id to end with."""
     rows = _embedding_rows(loaded.model)
-    largest = max(loaded.tokenizer.get_vocab().values(), default=-1)
+    ids = set(loaded.tokenizer.get_vocab().values())
+    largest = max(ids, default=-1)
+    disagree = None
     if rows is not None and largest >= rows:
-        raise ModelError(
-            f"tokenizer and weights disagree: the tokenizer has id {largest}, the embedding {rows} rows",
-            file=loaded.checkpoint.folder,
-        )
+        disagree = f"the tokenizer has id {largest}, the embedding {rows} rows"
+    elif rows is not None and all(stop >= rows for stop in loaded.stop_ids):
+        disagree = f"of the stop ids {sorted(loaded.stop_ids)} none is among the embedding's {rows} rows"
+    elif loaded.architecture in _FINDS_IMAGE_BY_ID and loaded.model.config.image_token_id not in ids:
+        disagree = f"the tokenizer lacks the image token {loaded.model.config.image_token_id}"
+    if disagree:
+        raise ModelError(f"tokenizer and weights disagree: {disagree}", file=loaded.checkpoint.folder)
 
 
 def _embedding_rows(model: Any) -> int | None:
