@@ -80,10 +80,11 @@ def test_option_has_help_and_is_in_the_reference(name: str, parameter: Any) -> N
     assert all(f"`{spelling}" in section for spelling in spellings)
 
 
-def test_reference_is_what_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["docs/reference.md", "docs/models.md"])
+def test_tables_are_what_the_program_says(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    arguments = ["cog", "--check", "-I", "tools", "docs/reference.md"]
-    assert cogapp.Cog().main(arguments) == 0, "run: uv run cog -r -I tools docs/reference.md"
+    arguments = ["cog", "--check", "-I", "tools", page]
+    assert cogapp.Cog().main(arguments) == 0, f"run: uv run cog -r -I tools {page}"
 
 
 def shell_lines(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from daemon.commands.flags import (
     EngineName,
     Home,
     Languages,
+    ModelName,
     Out,
     TextLayer,
     Verbose,
@@ -124,6 +125,7 @@ def config(
     home: Home = None,
     out: Out = None,
     engine: EngineName = None,
+    model: ModelName = None,
     languages: Languages = None,
     text_layer: TextLayer = None,
     workers: Workers = None,
@@ -144,14 +146,17 @@ def config(
     from storage.settings import explain
 
     origins = explain(
-        {
-            "home": home,
-            "out": out,
-            "engine": engine,
-            "languages": languages,
-            "text_layer": text_layer,
-            "workers": workers,
-            "dpi": dpi,
-        }
+        flags.implied(
+            {
+                "home": home,
+                "out": out,
+                "engine": engine,
+                "model": model,
+                "languages": languages,
+                "text_layer": text_layer,
+                "workers": workers,
+                "dpi": dpi,
+            }
+        )
     )
     settings_view.show(origins, as_json=as_json)

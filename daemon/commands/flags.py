@@ -38,7 +38,13 @@ Out = Annotated[
 EngineName = Annotated[
     str | None,
     typer.Option(
-        "--engine", metavar="NAME", help="What reads page images: auto, classic, tesseract, rapidocr."
+        "--engine", metavar="NAME", help="What reads page images: auto, classic, tesseract, rapidocr, vlm."
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="NAME", help="Read with this model: a name of `ocrd models list`, or a folder."
     ),
 ]
 Languages = Annotated[
@@ -64,7 +70,14 @@ def settings(**flags: object) -> Settings:
     """The effective settings; None is a flag that was not given. Raises: `SettingsError`."""
     from storage.settings import load
 
-    return load(flags)
+    return load(implied(flags))
+
+
+def implied(flags: dict[str, object]) -> dict[str, object]:
+    """The flags, and what follows from them: who names a model wants to read with it and nothing else."""
+    if flags.get("model") is not None and flags.get("engine") is None:
+        return flags | {"engine": "vlm"}
+    return flags
 
 
 def check_format(name: str) -> str:

@@ -16,6 +16,7 @@ from daemon.commands.flags import (
     Format,
     Home,
     Languages,
+    ModelName,
     Out,
     Quiet,
     TextLayer,
@@ -29,6 +30,7 @@ def batch(
     home: Home = None,
     out: Out = None,
     engine: EngineName = None,
+    model: ModelName = None,
     languages: Languages = None,
     text_layer: TextLayer = None,
     workers: Workers = None,
@@ -57,6 +59,7 @@ def batch(
         home=home,
         out=out,
         engine=engine,
+        model=model,
         languages=languages,
         text_layer=text_layer,
         workers=workers,
@@ -73,6 +76,7 @@ def watch(
     home: Home = None,
     out: Out = None,
     engine: EngineName = None,
+    model: ModelName = None,
     languages: Languages = None,
     text_layer: TextLayer = None,
     workers: Workers = None,
@@ -97,6 +101,7 @@ def watch(
         home=home,
         out=out,
         engine=engine,
+        model=model,
         languages=languages,
         text_layer=text_layer,
         workers=workers,
@@ -113,6 +118,7 @@ def read(
     output: Format = "md",
     home: Home = None,
     engine: EngineName = None,
+    model: ModelName = None,
     languages: Languages = None,
     text_layer: TextLayer = None,
     dpi: Dpi = None,
@@ -131,6 +137,8 @@ def read(
     from daemon import logs, one_file
 
     logs.to_console(flags.log_level(verbose, quiet))
-    chosen = flags.settings(home=home, engine=engine, languages=languages, text_layer=text_layer, dpi=dpi)
+    chosen = flags.settings(
+        home=home, engine=engine, model=model, languages=languages, text_layer=text_layer, dpi=dpi
+    )
     flags.check_format(output)
     raise typer.Exit(one_file.read(file, chosen, pages=page, output=output, password=password))

@@ -105,3 +105,17 @@ def test_cache_tells_and_frees_what_it_holds(home: Path) -> None:
     assert run("cache", "stats").stdout.startswith("1 page, ")
     assert run("cache", "clear", "--quiet").stdout == ""
     assert json.loads(run("cache", "stats", "--json").stdout)["files"] == 0
+
+
+def test_naming_a_model_means_reading_with_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def effective(*arguments: str) -> dict[str, object]:
+        return {e["name"]: e["value"] for e in json.loads(run("config", "--json", *arguments).stdout)}
+
+    assert effective()["engine"] == "auto"
+    shown = effective("--model", "tiny")
+    assert (shown["engine"], shown["model"]) == ("vlm", "tiny")
+    assert effective("--model", "tiny", "--engine", "classic")["engine"] == "classic"
+    monkeypatch.chdir(tmp_path)
+    assert effective("--model", "./ours")["model"] == str(tmp_path / "ours")
