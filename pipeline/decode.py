@@ -8,59 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pipeline.acceptance import accept
 from pipeline.proposers.base import NOTHING, Draft, Proposer
 from pipeline.rules import LogitsRule, banned_by
+from pipeline.schedule import AdaptiveSchedule, Schedule
 from pipeline.target import Decision, Session
 from storage.records import DecodeStats, StopReason
-
-
-class Schedule(Protocol):
-    """How long the next draft may be."""
-
-    def limit(self) -> int:
-        """The most tokens worth drafting now; 0 = none."""
-        ...
-
-    def observe(self, drafted: int, accepted: int) -> None:
-        """What became of a draft."""
-        ...
-
-
-class FixedSchedule:
-    """Always the same length."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def limit(self) -> int:
-        """The length given."""
-        return self.length
-
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Learns nothing."""
-
-
-class AdaptiveSchedule:
-    """Longer after drafts accepted whole, shorter after early rejections; bounds as a cost curve's plateau has them."""
-
-    def __init__(self, start: int = 8, least: int = 2, most: int = 32) -> None:
-        self.length = start
-        self.least = least
-        self.most = most
-
-    def limit(self) -> int:
-        """The present length."""
-        return self.length
-
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Double after a full acceptance, halve when less than a quarter was."""
-        if drafted and accepted == drafted >= self.length:
-            self.length = min(self.most, self.length * 2)
-        elif drafted and accepted * 4 < drafted:
-            self.length = max(self.least, self.length // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +98,7 @@ def _propose(
     """A draft no longer than the schedule, the cache and the budget allow."""
     left = options.max_tokens - len(outcome.ids) - 1  # the model's own id takes the last place
     limit = max(0, min(schedule.limit(), session.room() - 1, left))
-    draft = proposer.propose(limit)
+    draft = schedule.choose(proposer.propose(limit))
     ids = draft.ids[:limit]
     for at, token in enumerate(ids):
         if token in options.stop_ids:  # nothing can follow it: verified rows after it would be wasted

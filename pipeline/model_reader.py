@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from pipeline.adapter import inputs as page_inputs
 from pipeline.adapter.loading import LoadedModel
 from pipeline.adapter.session import MlxSession
-from pipeline.decode import AdaptiveSchedule, DecodeOptions, FixedSchedule, Outcome, Schedule, Step, decode
+from pipeline.decode import DecodeOptions, Outcome, Step, decode
 from pipeline.engines.base import Piece
 from pipeline.presets import Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
 from pipeline.rules import NoRepeatNGram
+from pipeline.schedule import AdaptiveSchedule, FixedSchedule, Schedule
 from pipeline.text_stream import TextStream
 from pipeline.vision import VisionEncoder
 from storage.errors import SettingsError
@@ -53,7 +54,7 @@ class ImageReading:
     input_px: tuple[int, int] | None = (
         None  # width, height the processor made of it: the space of dots.ocr's boxes
     )
-    seconds: dict[str, float] = field(default_factory=dict)  # vision, prefill, decode
+    seconds: dict[str, float] = field(default_factory=dict)  # inputs, vision, prefill, decode
 
     @property
     def stop_reason(self) -> StopReason:
@@ -98,7 +99,9 @@ class ModelReader:
         prompt = self.prompt(task or self.preset.task)
         reading = ImageReading(prompt)
         options = dict(self.preset.processor_options)
+        started = time.perf_counter()
         prepared = page_inputs.prepare(self.loaded, prompt.text + suffix, image, options)
+        reading.seconds["inputs"] = time.perf_counter() - started
         encoded = self.encoder.encode(prepared, image, options)
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
         reading.input_px = page_inputs.input_size(self.loaded, prepared)

@@ -15,6 +15,10 @@ class Draft:
 
     ids: tuple[int, ...] = ()
     source: str = "none"
+    survival: tuple[
+        float, ...
+    ] = ()  # per id, the chance that it and all before it are accepted; empty = unknown
+    rivals: tuple[Draft, ...] = ()  # other guesses: the schedule takes the one that promises most
 
 
 NOTHING = Draft()

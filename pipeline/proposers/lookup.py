@@ -37,14 +37,18 @@ class NGramTable:
 
     def continuation(self, limit: int) -> tuple[int, ...]:
         """Up to `limit` ids that followed the longest known n-gram ending the page so far."""
+        return self.longest_continuation(limit)[0]
+
+    def longest_continuation(self, limit: int) -> tuple[tuple[int, ...], int]:
+        """`continuation`, and the length of the n-gram it rests on."""
         here = len(self.history)
         for size in range(self.longest, self.shortest - 1, -1):
             if here - size < self._start:
                 continue
             at = self._latest.get(tuple(self.history[here - size :]))
             if at is not None:
-                return self._follow(at, limit)
-        return ()
+                return self._follow(at, limit), size
+        return (), 0
 
     def _follow(self, at: int, limit: int) -> tuple[int, ...]:
         # Running into the end of what is written means a period: go on with it, as the text itself seems to.

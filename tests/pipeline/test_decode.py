@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.acceptance import accept
-from pipeline.decode import AdaptiveSchedule, DecodeOptions, FixedSchedule, Outcome, Step, decode
+from pipeline.decode import DecodeOptions, Outcome, Step, decode
 from pipeline.proposers.base import Draft, NoProposer, Proposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
 from pipeline.rules import NoRepeatNGram
+from pipeline.schedule import AdaptiveSchedule, FixedSchedule
 from pipeline.target import Banned, Decision
 from storage.records import StopReason
 

@@ -10,10 +10,11 @@ import pytest
 
 from pipeline.adapter import inputs
 from pipeline.adapter.session import MlxSession
-from pipeline.decode import DecodeOptions, FixedSchedule, Outcome, decode
+from pipeline.decode import DecodeOptions, Outcome, decode
 from pipeline.proposers.base import Draft, NoProposer, Proposer
 from pipeline.proposers.lookup import LookupProposer
 from pipeline.rules import NoRepeatNGram
+from pipeline.schedule import FixedSchedule
 from pipeline.target import Decision
 from storage.errors import EngineError
 from tests.pipeline.adapter.conftest import PROMPT, Page, processor_options

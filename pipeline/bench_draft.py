@@ -1,0 +1,199 @@
+"""Replays stored page outputs through the proposers and the decode loop: tokens per pass, speed-up per cost curve.
+
+No model runs: a `ReplayTarget` knows the ids of a page and answers as the model did that wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.decode import DecodeOptions, decode
+from pipeline.proposers.base import Draft, NoProposer, Proposer
+from pipeline.proposers.lookup import LookupProposer, NGramTable
+from pipeline.proposers.reference import ReferenceProposer
+from pipeline.reference.codec import Codec
+from pipeline.reference.draft import Break, DraftLine
+from pipeline.reference.source import ReadyDraft
+from pipeline.schedule import CURVES, CostSchedule, FixedSchedule, Schedule
+from pipeline.target import Banned, Decision
+from storage.errors import SettingsError
+
+_MARKS = {"W": Break.WRAP, "P": Break.PARAGRAPH, "C": Break.CELL, "R": Break.ROW}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """What a model wrote for a page, and a cheap reading of it."""
+
+    id: str
+    kind: str
+    source: str
+    target: str
+    draft: tuple[DraftLine, ...]
+    json: bool
+
+
+class ReplayTarget:
+    """A session whose model always writes `ids`; keeps the number of rows of each pass."""
+
+    def __init__(self, ids: Sequence[int], room: int = 64) -> None:
+        self.ids = ids
+        self.rows: list[int] = []
+        self._at = 0  # ids in the cache
+        self._room = room
+
+    @property
+    def length(self) -> int:
+        """Ids in the cache."""
+        return self._at
+
+    def start(self, *, banned: Sequence[int] = (), margins: bool = False) -> Decision:
+        """The first id."""
+        return Decision((self.ids[0],))
+
+    def forward(self, tokens: Sequence[int], *, banned: Banned = (), margins: bool = False) -> Decision:
+        """The ids after each row, as if all before were accepted: beyond a wrong one they do not count."""
+        count = len(tokens)
+        self.rows.append(count)
+        after = list(self.ids[self._at + 1 : self._at + 1 + count])
+        self._at += count
+        return Decision((*after, *[self.ids[-1]] * (count - len(after))))
+
+    def trim(self, count: int) -> None:
+        """Take back rows."""
+        self._at -= count
+
+    def room(self) -> int:
+        """Rows of a pass."""
+        return self._room
+
+
+@dataclass(slots=True)
+class Tally:
+    """What pages of a kind took: `rows` → passes of so many rows. The prefill's id counts as a pass of one row."""
+
+    pages: int = 0
+    tokens: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
+    python_s: float = 0.0  # in the proposer
+
+    def add(self, other: Tally) -> None:
+        """Take in another."""
+        self.pages += other.pages
+        self.tokens += other.tokens
+        self.rows += other.rows
+        self.python_s += other.python_s
+
+    @property
+    def passes(self) -> int:
+        """Passes in all."""
+        return self.rows.total()
+
+    def speed_up(self, curve: str) -> float:
+        """Against one pass a token, under a curve of `pipeline.schedule.CURVES`."""
+        return self.tokens / sum(CURVES[curve](k) * n for k, n in self.rows.items())
+
+    def figures(self, curve: str) -> dict[str, float | int]:
+        """What a report shows."""
+        return {
+            "pages": self.pages,
+            "tokens": self.tokens,
+            "tokens_per_pass": round(self.tokens / self.passes, 2),
+            "passes_per_1000": round(1000 * self.passes / self.tokens),
+            "speed_up": round(self.speed_up(curve), 2),
+            "proposer_ms_per_pass": round(1000 * self.python_s / self.passes, 3),
+        }
+
+
+class _Timed:
+    """A proposer whose time is counted."""
+
+    def __init__(self, inner: Proposer) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.seconds = 0.0
+
+    def begin(self, prompt: Sequence[int], first: Decision) -> None:
+        self.inner.begin(prompt, first)
+
+    def propose(self, limit: int) -> Draft:
+        started = time.perf_counter()
+        draft = self.inner.propose(limit)
+        self.seconds += time.perf_counter() - started
+        return draft
+
+    def observe(self, ids: Sequence[int], draft: Draft, accepted: int, decision: Decision) -> None:
+        started = time.perf_counter()
+        self.inner.observe(ids, draft, accepted, decision)
+        self.seconds += time.perf_counter() - started
+
+
+def replay(ids: Sequence[int], proposer: Proposer, schedule: Schedule) -> Tally:
+    """Decode a page whose `ids` end in its stop id. Raises: `ValueError` when other ids come out."""
+    target, timed = ReplayTarget(ids), _Timed(proposer)
+    written = [
+        i
+        for step in decode(target, timed, DecodeOptions(len(ids) + 1, frozenset({ids[-1]})), schedule)
+        for i in step.ids
+    ]
+    if written != list(ids[:-1]):
+        raise ValueError(f"{proposer.name} changed the text at id {len(written)} of {len(ids)}")
+    return Tally(1, len(ids), Counter([1, *target.rows]), timed.seconds)
+
+
+def proposer_for(name: str, page: StoredPage, codec: Codec, stop: int) -> Proposer:
+    """A fresh proposer, given the page's draft where it takes one. Raises: `SettingsError`."""
+    if name == "none":
+        return NoProposer()
+    if name == "lookup":
+        return LookupProposer(NGramTable())
+    if name == "reference":
+        return ReferenceProposer(codec, ReadyDraft(page.draft), json=page.json, stop=stop)
+    raise SettingsError(f"no proposer {name!r} to replay", remedy="choose none, lookup or reference")
+
+
+def run(
+    pages: Iterable[StoredPage], codec: Codec, stop: int, name: str, schedule: Callable[[], Schedule]
+) -> Iterator[tuple[StoredPage, Tally]]:
+    """Each page and what it took."""
+    for page in pages:
+        ids = [*codec.encode(page.target)[0], stop]
+        yield page, replay(ids, proposer_for(name, page, codec, stop), schedule())
+
+
+def read_pages(path: Path) -> list[StoredPage]:
+    """Pages of a JSON file: a list of records, or one a line. Raises: `SettingsError` where it is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        records = json.loads(text) if text.lstrip().startswith("[") else [
+            json.loads(line) for line in text.splitlines() if line.strip()
+        ]  # fmt: skip
+        return [_page(record) for record in records]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SettingsError(f"{path} holds no stored pages: {error!r}") from error
+
+
+def _page(record: Mapping[str, Any]) -> StoredPage:
+    boxes = record.get("boxes") or []
+    scale = record.get("scale")
+    lines = []
+    for at, (text, mark) in enumerate(record["draft"]):
+        box = None
+        if scale and len(boxes) == len(record["draft"]):
+            left, top, right, bottom = boxes[at]
+            box = (left * scale[0], top * scale[1], right * scale[0], bottom * scale[1])
+        lines.append(DraftLine(text, _MARKS[mark], box))
+    return StoredPage(
+        record["id"], record["kind"], record["src"], record["target"], tuple(lines), record["fmt"] == "json"
+    )
+
+
+def schedule_for(curve: str | None, length: int) -> Schedule:
+    """The schedule told the curve, or a fixed length without one."""
+    return CostSchedule(CURVES[curve]) if curve is not None else FixedSchedule(length)

@@ -1,0 +1,201 @@
+"""Draft from a cheap reading of the same page: text layer, classic OCR, or what was read of it before.
+
+Idea: a reference text as draft (Yang et al., "Inference with Reference", arXiv 2304.04487); drafts from a document
+pipeline, arXiv 2602.12957. Here one chain, verified exactly; aligned on letters and digits alone, written in the form
+the model has used so far, and tokenised where it will stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.proposers.base import NOTHING, Draft
+from pipeline.proposers.lookup import NGramTable
+from pipeline.reference import priors
+from pipeline.reference.align import Aligner
+from pipeline.reference.boxes import BoxHeads
+from pipeline.reference.cells import CellOrder
+from pipeline.reference.codec import Codec
+from pipeline.reference.confidence import Confidence
+from pipeline.reference.draft import MARKS, DraftText
+from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.render import Renderer
+from pipeline.reference.scanner import Mark, OutputScanner
+from pipeline.reference.separators import Separators, border
+from pipeline.reference.source import DraftSource
+from pipeline.reference.spelling import Spelling
+from pipeline.target import Decision
+from pipeline.text_stream import TextStream
+
+LOOKUP = "lookup"
+_CHARACTERS = 7  # of text rendered for each id wanted: ids of prose have 4 to 5
+_CONTEXT = 8  # ids kept for tokenising what follows
+_LEARNS = 4  # characters that must agree before a border for its separator to be believed
+
+
+class _Page:
+    """A draft and all that is learned of it."""
+
+    def __init__(self, draft: DraftText, scanner: OutputScanner, json: bool) -> None:
+        self.draft = draft
+        self.aligner = Aligner(draft)
+        self.separators = Separators()
+        self.spelling = Spelling()
+        self.heads = BoxHeads(draft, json)
+        self.cells = CellOrder()
+        self.furniture = FurniturePolicy(draft)
+        self.renderer = Renderer(
+            draft, self.aligner, scanner, self.separators, self.heads, self.cells, self.furniture, self.spelling, json
+        )  # fmt: skip
+        first = self.furniture.skip(0)
+        if 0 < first < len(draft.lines):
+            self.aligner.move(draft.starts[first])
+        self._line = -1
+
+    def take(self, marks: Sequence[Mark]) -> None:
+        """Align output and learn from it."""
+        for mark, index, sure in self.aligner.follow(marks):
+            gap = self.draft.gap(index) if index >= 0 else ""
+            if mark.run == gap:
+                if gap.strip():
+                    self.spelling.learn(mark.mode, gap, mark.run)
+                self._line = self.draft.line[index] if index >= 0 else self._line
+                continue
+            self._learn(mark, index, sure, gap)
+
+    def _learn(self, mark: Mark, index: int, sure: int, gap: str) -> None:
+        line = self.draft.line[index] if index >= 0 else -1
+        begins = index >= 0 and self.draft.starts[line] == index
+        self.cells.take(mark.mode, mark.run, line if begins else None)
+        if index < 0:
+            return
+        if begins:
+            self.furniture.went(self._line, line)
+        if self.heads.learn(mark.run, line):
+            pass
+        elif begins:
+            found = border(gap, self.draft.kinds[line]) if index else None
+            if found is not None and (sure >= _LEARNS or self._line + 1 != line):
+                if self._line + 1 != line:
+                    found = found._replace(head="")
+                self.separators.learn(mark.mode, found, mark.run)
+        elif not any(char in MARKS for char in gap) and sure:
+            self.spelling.learn(mark.mode, gap, mark.run)
+        self._line = line
+
+
+class ReferenceProposer:
+    """Guesses from a draft, or from n-grams where those promise more.
+
+    `json`: the model answers with dots.ocr's array; `stop`: the id that ends the text.
+    """
+
+    name = "reference"
+
+    def __init__(
+        self, codec: Codec, source: DraftSource, table: NGramTable | None = None, *,
+        json: bool = False, stop: int | None = None,
+    ) -> None:  # fmt: skip
+        self._codec = codec
+        self._source = source
+        self._table = table if table is not None else NGramTable(2, 5)
+        self._json = json
+        self._stop = stop
+        self._scanner = OutputScanner(json)
+        self._stream = TextStream(codec)
+        self._confidence = Confidence(priors.RATES)
+        self._page: _Page | None = None
+        self._early: list[Mark] = []  # output written before the draft came
+        self._ids: list[int] = []
+        self._situations: dict[str, str] = {}
+
+    def begin(self, prompt: Sequence[int], first: Decision) -> None:
+        """A page starts; its prompt is of no use here."""
+        self._table.start_page()
+
+    def observe(self, ids: Sequence[int], draft: Draft, accepted: int, decision: Decision) -> None:
+        """Learn what was written, and how the draft did."""
+        situation = self._situations.get(draft.source)
+        if situation is not None and draft.ids:
+            self._confidence.observe(situation, len(draft.ids), accepted)
+        self._table.add(ids)
+        self._ids = [*self._ids, *ids][-_CONTEXT:]
+        marks = self._scanner.feed(self._stream.push(ids))
+        if self._page is not None:
+            self._page.take(marks)
+        else:
+            self._early += marks
+
+    def propose(self, limit: int) -> Draft:
+        """The draft written on, with the n-grams' guess as its rival."""
+        self._situations = {}
+        if limit <= 0:
+            return NOTHING
+        guesses = [
+            guess for guess in (self._from_draft(limit), self._from_ngrams(limit)) if guess is not None
+        ]
+        if not guesses:
+            return NOTHING
+        best, *rest = sorted(guesses, key=lambda guess: -sum(guess.survival))
+        return Draft(best.ids, best.source, best.survival, tuple(rest))
+
+    # --- the two sources -----------------------------------------------------------------------------
+
+    def _from_ngrams(self, limit: int) -> Draft | None:
+        ids, size = self._table.longest_continuation(limit)
+        if not ids:
+            return None
+        situation = f"lookup {min(size, 4)} {'markup' if self._scanner.run.strip() else 'text'}"
+        self._situations[LOOKUP] = situation
+        survival = self._confidence.survival(situation, range(1, len(ids) + 1))
+        return Draft(ids, LOOKUP, survival)
+
+    def _from_draft(self, limit: int) -> Draft | None:
+        page = self._take_up()
+        if page is None:
+            return None
+        scanner = self._scanner
+        if scanner.in_markup and not self._is_known(page):
+            return None
+        rendered = page.renderer.render(limit * _CHARACTERS)
+        ids, ends = self._codec.following(self._ids, rendered.text) if rendered.text else ([], [])
+        if rendered.text and not ids:
+            return None
+        if not rendered.ended and len(ids) > 1:
+            ids, ends = ids[:-1], ends[:-1]  # the last one might be longer were the text not cut there
+        if rendered.ended and self._stop is not None:
+            ids, ends = [*ids, self._stop], [*ends, len(rendered.text) + 1]
+        if not ids:
+            return None
+        situation = self._situation(page)
+        self._situations[self.name] = situation
+        survival = self._confidence.survival(situation, ends[:limit], rendered.risks)
+        return Draft(tuple(ids[:limit]), self.name, survival)
+
+    def _take_up(self) -> _Page | None:
+        """The page's draft, aligned with what was written before it came."""
+        if self._page is None:
+            draft = self._source.get()
+            if draft is None or not draft.size:
+                return None
+            self._page = _Page(draft, self._scanner, self._json)
+            for at in range(0, len(self._early), 12):
+                self._page.take(self._early[at : at + 12])
+            self._early = []
+        return self._page
+
+    def _is_known(self, page: _Page) -> bool:
+        """Whether a separator that begins like the mark-up under way was seen before."""
+        return page.separators.going_on(self._scanner.mode, None, self._scanner.run) is not None
+
+    def _situation(self, page: _Page) -> str:
+        """What the draft rests on, as `priors.RATES` names it."""
+        scanner, aligner = self._scanner, page.aligner
+        if scanner.in_keys:
+            return "head"
+        sure = aligner.sure
+        grade = next(i for i, most in enumerate((0, 1, 2, 3, 7, 15, 39, 10**9)) if sure <= most)
+        place = "end" if aligner.here >= page.draft.size else "markup" if scanner.run.strip() else (
+            "border" if page.draft.starts[page.draft.line[aligner.here]] == aligner.here else "text"
+        )  # fmt: skip
+        return f"{aligner.found} {grade} {place}"

@@ -1,0 +1,200 @@
+"""Where in the draft the output stands: follows it character by character and finds it again when they part.
+
+After a mismatch, in this order: the output's last characters close by; the cheapest edit (a misread or added
+character); the same anywhere on the page (another reading order); the start of a line not yet written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from pipeline.reference.draft import DraftText
+from pipeline.reference.scanner import Mark
+
+_TAIL = 64  # characters of output kept
+_NEAR = ((20, 400), (12, 400), (8, 400))  # evidence and how far ahead it is looked for
+_CLOSE = ((5, 60), (4, 24))
+_JUMP = (24, 14, 9)
+_BLOCK = 14  # most characters that are taken for the start of a block
+_EDIT_BEHIND, _EDIT_AHEAD = 24, 20
+
+
+class Found(StrEnum):
+    """What the present position rests on."""
+
+    START = "start"
+    FOLLOWED = "followed"
+    NEAR = "near"
+    EDIT = "edit"
+    JUMP = "jump"
+    BLOCK = "block"
+    LOST = "lost"
+
+
+class Step(NamedTuple):
+    """A character of output at `place` of the draft's skeleton, -1 where the draft has it nowhere.
+
+    `sure` characters agreed just before it.
+    """
+
+    mark: Mark
+    place: int
+    sure: int
+
+
+class Aligner:
+    """The pointer into a draft's skeleton."""
+
+    def __init__(self, draft: DraftText) -> None:
+        self.draft = draft
+        self.here = 0  # the next character expected
+        self.sure = 8  # characters that have agreed since the last doubt
+        self.found = Found.START
+        self.used = bytearray(draft.size + 1)
+        self._tail = ""
+        self._anchor = 0  # where the draft stood when `_since` was empty
+        self._since = ""  # output since then: what an edit is looked for in
+
+    def follow(self, marks: Sequence[Mark]) -> list[Step]:
+        """Take in output: where the draft has each character of it."""
+        chars = self.draft.chars
+        steps: list[Step] = []
+        for at, mark in enumerate(marks):
+            if self.here >= len(chars) or chars[self.here] != mark.char:
+                steps += self._part(marks[at:])
+                break
+            steps.append(Step(mark, self.here, self.sure))
+            self.used[self.here] = 1
+            self.here += 1
+            self.sure += 1
+            self._tail += mark.char
+            self._since += mark.char
+            if self.sure == 8:
+                self.found = Found.FOLLOWED
+        self._tail = self._tail[-_TAIL:]
+        if self.sure >= 8:
+            self._settle()
+        return steps
+
+    def _part(self, rest: Sequence[Mark]) -> list[Step]:
+        """The output and the draft part before `rest`."""
+        written = "".join(mark.char for mark in rest)
+        self._tail = (self._tail + written)[-_TAIL:]
+        self._since += written
+        self._find(len(written), rest[0].run)
+        exact = min(self.sure, len(rest))  # of the new characters, those at the end that the draft has here
+        first = len(rest) - exact
+        for index in range(self.here - exact, self.here):
+            self.used[index] = 1
+        return [
+            Step(mark, self.here - len(rest) + at if at >= first else -1, at - first if at >= first else 0)
+            for at, mark in enumerate(rest)
+        ]
+
+    def move(self, index: int) -> None:
+        """Stand at `index`: what lies between is not expected any more."""
+        self.here = index
+        self._settle()
+
+    def _settle(self) -> None:
+        self._anchor, self._since = self.here, ""
+
+    # --- finding the place again ---------------------------------------------------------------------
+
+    def _find(self, new: int, run: str) -> None:
+        if self._close_by(_NEAR):
+            return
+        edited = self._edit()
+        if edited is not None and edited[1] >= 2:
+            self._stand(edited[0], edited[1], Found.EDIT, settle=False)
+            return
+        if self._close_by(_CLOSE) or self._anywhere() or self._block(new, run):
+            return
+        if edited is not None:
+            self._stand(edited[0], edited[1], Found.EDIT, settle=False)
+            return
+        self.sure, self.found = 0, Found.LOST
+
+    def _stand(self, index: int, sure: int, found: Found, settle: bool = True) -> None:
+        self.here, self.sure, self.found = index, sure, found
+        if settle:
+            self._settle()
+
+    def _close_by(self, windows: Sequence[tuple[int, int]]) -> bool:
+        for length, ahead in windows:
+            if len(self._tail) < length:
+                continue
+            start = max(0, self.here - 4 - length // 2)
+            at = self.draft.chars.find(self._tail[-length:], start, self.here + ahead)
+            if at >= 0:
+                self._stand(at + length, length, Found.NEAR)
+                return True
+        return False
+
+    def _anywhere(self) -> bool:
+        chars = self.draft.chars
+        for length in _JUMP:
+            if len(self._tail) < length:
+                continue
+            places: list[int] = []
+            at = chars.find(self._tail[-length:])
+            while at >= 0 and len(places) < 20:
+                places.append(at + length)
+                at = chars.find(self._tail[-length:], at + 1)
+            if places:
+                fresh = [place for place in places if not self.used[place]]
+                ahead = [place for place in fresh if place >= self.here]
+                self._stand((ahead or fresh or places)[0], length, Found.JUMP)
+                return True
+        return False
+
+    def _block(self, new: int, run: str) -> bool:
+        """The output has just begun a block: the first line not yet written that begins like it."""
+        if not 2 <= new <= _BLOCK or not any(mark in run for mark in '\n>|"\\'):
+            return False
+        begun = self._tail[-new:]
+        draft = self.draft
+        starts = [
+            draft.starts[line]
+            for line in draft.by_prefix.get(begun[:2], ())
+            if not self.used[draft.starts[line]] and draft.chars.startswith(begun, draft.starts[line])
+        ]
+        if not starts:
+            return False
+        ahead = [start for start in starts if start >= self.here]
+        self._stand((ahead or starts)[0] + new, new, Found.BLOCK)
+        return True
+
+    def _edit(self) -> tuple[int, int] | None:
+        """Where the cheapest edit since the anchor ends, and how many characters agree there; None: too far off."""
+        written = self._since[-_EDIT_BEHIND:]
+        start = self._anchor + (len(self._since) - len(written))
+        if len(written) < len(self._since):
+            start = max(0, self.here - _EDIT_BEHIND)
+        window = self.draft.chars[start : start + len(written) + _EDIT_AHEAD]
+        if not window:
+            return None
+        width = len(window) + 1
+        costs = [0.4 * j if len(written) == len(self._since) else 0.0 for j in range(width)]
+        runs = [0] * width
+        for char in written:
+            row, agreed = [costs[0] + 1.0], [0]
+            left = row[0]
+            for j, other in enumerate(window, 1):
+                same = char == other
+                best = costs[j - 1] + (0.0 if same else 1.0)
+                run = runs[j - 1] + 1 if same else 0
+                if costs[j] + 1.0 < best:
+                    best, run = costs[j] + 1.0, 0
+                if left + 0.6 < best:
+                    best, run = left + 0.6, 0
+                row.append(best)
+                agreed.append(run)
+                left = best
+            costs, runs = row, agreed
+        best_at = min(range(width), key=lambda j: (costs[j] - 0.15 * min(runs[j], 4), j))
+        if costs[best_at] > 0.5 * len(written) + 1.0:
+            return None
+        return start + best_at, runs[best_at]

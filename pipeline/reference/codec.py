@@ -1,0 +1,49 @@
+"""Text to ids in the place where it stands: a tokenizer joins what follows to what is already written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_CONTEXT = (4, 2, 1)  # ids encoded again with the draft; fewer are tried where more do not reproduce
+_UNFINISHED = "\ufffd"
+
+
+class Codec:
+    """A Hugging Face tokenizer (of `transformers` or `tokenizers`) reduced to what drafting needs."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        """Ids of `text`, and for each where in `text` it ends."""
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        if isinstance(encoded, list):  # a tokenizer written in Python: it does not tell where an id ends
+            share = len(text) / max(1, len(encoded))
+            return encoded, [round(share * (i + 1)) for i in range(len(encoded))]
+        return encoded.ids, [end for _, end in encoded.offsets]
+
+    def decode(self, ids: Sequence[int], **_: object) -> str:
+        """Text of `ids`, special tokens included; signature of what `pipeline.text_stream` calls."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    def following(self, written: Sequence[int], text: str) -> tuple[list[int], list[int]]:
+        """Ids of `text` after the ids `written`, and where each ends in `text`.
+
+        Nothing where the tokenizer would have written the last ids otherwise: then the model, whose ids these are,
+        will not write `text` next.
+        """
+        if not written:
+            return self.encode(text)
+        for size in _CONTEXT:
+            tail = list(written[-size:])
+            if len(tail) < size and size != _CONTEXT[0]:
+                continue
+            before = self.decode(tail).rstrip(_UNFINISHED)
+            if before.startswith(_UNFINISHED):
+                continue  # begins inside a character
+            ids, ends = self.encode(before + text)
+            if ids[: len(tail)] == tail:
+                shift = len(before)
+                return ids[len(tail) :], [end - shift for end in ends[len(tail) :]]
+        return [], []

@@ -1,0 +1,123 @@
+"""The draft of a page: its lines as one string with marks at their borders, and the skeleton of it to align with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pipeline.reference.skeleton import as_written, folded, is_skeleton, is_spaceless
+from storage.records import Box
+
+_SPACE = re.compile(r"\s+")
+_BULLET = re.compile(r"(?:[•·▪◦○●■□➢✓❖*–—-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
+
+
+class Break(StrEnum):
+    """What stands between a line and the one before it; the values are the marks in `DraftText.text`."""
+
+    WRAP = "\x01"  # the paragraph goes on
+    PARAGRAPH = "\x02"
+    CELL = "\x03"  # same row, further to the right
+    ROW = "\x04"  # next row of a table
+
+
+MARKS = frozenset(Break)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLine:
+    """A line of the cheap reading; `box` in the model's own space (pixels or 0…999), where it is known."""
+
+    text: str
+    before: Break = Break.WRAP
+    box: Box | None = None
+    label: str = ""  # the kind of block, as `storage.records.Category` calls it; "" = unknown
+    level: int = 0  # of a heading
+    furniture: bool = False  # header, footer or page number: models often leave it out
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """`text` with a mark at each border. Skeleton character i is `chars[i]`, at `at[i]` in `text`, of line `line[i]`."""
+
+    lines: tuple[DraftLine, ...]
+    text: str
+    chars: str
+    at: tuple[int, ...]
+    line: tuple[int, ...]
+    starts: tuple[int, ...]  # per line, its first skeleton character
+    kinds: tuple[str, ...]  # per line, how its first and the previous line's last words look: see `_kind`
+    by_prefix: dict[str, list[int]] = field(default_factory=dict)  # first 2 skeleton characters → lines
+
+    @property
+    def size(self) -> int:
+        """Skeleton characters in all."""
+        return len(self.chars)
+
+    def gap(self, index: int) -> str:
+        """What stands in `text` between skeleton characters `index - 1` and `index`."""
+        return self.text[self.at[index - 1] + 1 if index else 0 : self.at[index]]
+
+
+def build(lines: Sequence[DraftLine]) -> DraftText:
+    """The draft made of `lines`; those without a character that counts are left out."""
+    kept: list[DraftLine] = []
+    parts: list[str] = []
+    chars: list[str] = []
+    at: list[int] = []
+    line_of: list[int] = []
+    starts: list[int] = []
+    length = 0
+    for line in lines:
+        written = "".join(as_written(c) for c in _SPACE.sub(" ", line.text).strip())
+        if not any(is_skeleton(f) for c in written for f in folded(c)):
+            continue
+        if kept:
+            parts.append(line.before)
+            length += 1
+        starts.append(len(chars))
+        for offset, char in enumerate(written):
+            counted = folded(char)
+            if is_skeleton(counted[0]):
+                chars.append(counted[0])
+                at.append(length + offset)
+                line_of.append(len(kept))
+        parts.append(written)
+        length += len(written)
+        kept.append(line)
+    kinds = tuple(_kind(kept[i - 1].text if i else "", line) for i, line in enumerate(kept))
+    found = DraftText(
+        tuple(kept), "".join(parts), "".join(chars), tuple(at), tuple(line_of), tuple(starts), kinds
+    )
+    for index, start in enumerate(starts):
+        found.by_prefix.setdefault(found.chars[start : start + 2], []).append(index)
+    return found
+
+
+def _kind(before: str, line: DraftLine) -> str:
+    """How a border looks, for separators to be learned by: end of the line before, start of this one."""
+    text = line.text.lstrip()
+    first = text[:1]
+    if _BULLET.match(text):
+        start = "bullet"
+    elif first.islower():
+        start = "lower"
+    elif first.isdigit():
+        start = "digit"
+    elif is_spaceless(first):
+        start = "wide"
+    else:
+        start = "upper"
+    last = before.rstrip()[-1:]
+    end = (
+        "stop"
+        if last in ".?!:。"
+        else "hyphen"
+        if last in "-\u00ad"
+        else "wide"
+        if is_spaceless(last)
+        else "word"
+    )
+    return f"{end} {start}" + (f" {line.level}" if line.level else "")

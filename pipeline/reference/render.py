@@ -1,0 +1,233 @@
+"""What the draft says next, in the model's own form: text from the pointer on, borders as the model separates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.reference.align import Aligner
+from pipeline.reference.boxes import BoxHeads
+from pipeline.reference.cells import CellOrder
+from pipeline.reference.draft import Break, DraftText
+from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.scanner import Mode, OutputScanner
+from pipeline.reference.separators import Border, Separators, border
+from pipeline.reference.skeleton import COMMANDS
+from pipeline.reference.spelling import Spelling
+
+_QUOTES = str.maketrans("’‘“”", "''\"\"")
+
+
+class Rendered(NamedTuple):
+    """Text the model may write next; `risks` are (where a border begins, chance that it is written so)."""
+
+    text: str
+    risks: tuple[tuple[int, float], ...]
+    ended: bool  # nothing of the draft is left after it
+
+
+NOTHING = Rendered("", (), False)
+
+
+class Renderer:
+    """Writes a draft on from where the aligner stands."""
+
+    def __init__(
+        self, draft: DraftText, aligner: Aligner, scanner: OutputScanner, separators: Separators,
+        heads: BoxHeads, cells: CellOrder, furniture: FurniturePolicy, spelling: Spelling, json: bool,
+    ) -> None:  # fmt: skip
+        self._draft = draft
+        self._aligner = aligner
+        self._scanner = scanner
+        self._separators = separators
+        self._heads = heads
+        self._cells = cells
+        self._furniture = furniture
+        self._spelling = spelling
+        self._json = json
+
+    def render(self, need: int) -> Rendered:
+        """About `need` characters."""
+        here = self._aligner.here
+        if here >= self._draft.size:
+            return Rendered(self._end(), (), True)
+        walk = _Walk(self, here, need)
+        return walk.run()
+
+    def _end(self) -> str:
+        """What closes the text once the draft is written: an open cell, an open row."""
+        run, mode = self._scanner.run, self._scanner.mode
+        closing = ""
+        if self._json and not self._scanner.in_keys:
+            closing = '"}]'
+        elif mode is Mode.PIPE and not run.strip():
+            closing = " |"
+        elif mode is Mode.HTML:
+            closing = "</td></tr></table>"
+        if self._json and self._scanner.in_keys:
+            closing = '"}]'
+        return closing[len(run) :] if closing.startswith(run) else ""
+
+    # --- parts of a walk -----------------------------------------------------------------------------
+
+    def segment(self, begin: int, end: int) -> str:
+        """`draft.text[begin:end]` (no border in it) as the model spells it."""
+        return self.spell(self._draft.text[begin:end])
+
+    def spell(self, text: str) -> str:
+        """Characters as the model writes them where the scanner stands."""
+        text = self._spelling.apply(text, self._scanner.mode)
+        if self._scanner.math:
+            text = "".join(COMMANDS[c] + " " if c in COMMANDS else c for c in text)
+        if self._json:
+            text = text.replace("\\", "\\\\").replace('"', '\\"')
+        return text
+
+    def first_gap(self, gap: str, found: Border | None, run: str) -> tuple[str, float | None]:
+        """What is missing of the gap before the next character, `run` of it being written; and the chance of it."""
+        mode = self._scanner.mode
+        if found is None:
+            return self._inline_gap(gap, run), None
+        if not run:
+            guess = self._separators.guess(mode, found)
+            return guess.text, guess.chance
+        going_on = self._separators.going_on(mode, found, run)
+        if going_on is not None:
+            return going_on.text[len(run) :], going_on.chance
+        guess = self._separators.guess(mode, found)
+        if guess.text.startswith(run):
+            return guess.text[len(run) :], guess.chance
+        if not any(char.isspace() for char in run) and guess.text[:1].isspace() and run[-1] in "*_)$>":
+            return guess.text, 0.6  # emphasis, a formula or a tag was closed; the border is still to come
+        tail = self.spell(found.tail.strip())
+        missing = "" if tail.translate(_QUOTES) in run.translate(_QUOTES) else tail
+        if run[-1] in "#|-•*" and not (run[-1] == "*" and run.endswith("**")):
+            missing = " " + missing
+        return missing, 0.8
+
+    def _inline_gap(self, gap: str, run: str) -> str:
+        written = self.spell(gap)
+        if not run:
+            return written
+        if written.translate(_QUOTES).startswith(run.translate(_QUOTES)):
+            return written[len(run) :]
+        if not any(char.isspace() for char in run) and written[:1] == " " and run[-1] not in "{^_\\<([":
+            return written  # emphasis or a formula was closed
+        bare = written.strip()
+        missing = "" if bare.translate(_QUOTES) in run.translate(_QUOTES) else bare
+        return " " + missing if run[-1] in "#|" else missing
+
+
+class _Walk:
+    """One rendering: moves over the draft, line by line."""
+
+    def __init__(self, renderer: Renderer, here: int, need: int) -> None:
+        self.r = renderer
+        self.draft = renderer._draft
+        self.here = here
+        self.need = need
+        self.parts: list[str] = []
+        self.length = 0
+        self.risks: list[tuple[int, float]] = []
+        self.column = renderer._cells.column
+        self.row = renderer._cells.row
+
+    def run(self) -> Rendered:
+        r, draft, here = self.r, self.draft, self.here
+        run, line = r._scanner.run, draft.line[here]
+        begins = draft.starts[line] == here
+        if r._scanner.in_keys:
+            if begins and here:
+                line = self._next_line(draft.line[here - 1])[0] or line
+            head = r._heads.draft(run, line)
+            if head is None:
+                return NOTHING
+            self._put(head, None)
+            self.here = draft.starts[line] if begins else here
+        elif begins and (here or run):
+            if not self._enter(draft.line[here - 1] if here else -1, run):
+                return self._done(True)
+        else:
+            self._put(r.first_gap(draft.gap(here) if here else "", None, run)[0], None)
+        while self.length < self.need:
+            line = draft.line[self.here]
+            last = self._last(line)
+            self._put(r.segment(draft.at[self.here], draft.at[last] + 1), None)
+            if not self._enter(line, ""):
+                return self._done(True)
+        return self._done(False)
+
+    def _done(self, ended: bool) -> Rendered:
+        if ended:
+            rest = self._trailing()
+            self.parts.append(rest)
+        return Rendered("".join(self.parts), tuple(self.risks), ended)
+
+    def _trailing(self) -> str:
+        draft, r = self.draft, self.r
+        after = draft.text[draft.at[-1] + 1 :]
+        closing = '"}]' if r._json else " |" if r._scanner.mode is Mode.PIPE else ""
+        return r.spell(after) + closing
+
+    def _put(self, text: str, chance: float | None) -> None:
+        if chance is not None:
+            self.risks.append((self.length, chance))
+        self.parts.append(text)
+        self.length += len(text)
+
+    def _last(self, line: int) -> int:
+        starts = self.draft.starts
+        return (starts[line + 1] if line + 1 < len(starts) else self.draft.size) - 1
+
+    def _next_line(self, line: int) -> tuple[int | None, str | None]:
+        """The line after `line` and the mark before it, as far as tables and furniture change the draft's own."""
+        following, mark = line + 1, None
+        if self.r._scanner.mode is not Mode.TEXT:
+            predicted, found = self.r._cells.next(line, self.column, self.row)
+            if predicted is not None and 0 <= predicted < len(self.draft.lines):
+                following, mark = predicted, found
+            elif found is not None and following < len(self.draft.lines):
+                mark = found if self.draft.lines[following].before != Break.WRAP else None
+        following = self.r._furniture.skip(following)
+        return (following if following < len(self.draft.lines) else None), mark
+
+    def _enter(self, line: int, run: str) -> bool:
+        """Write the border after `line` (-1: before the first) and stand at the next; False: there is none."""
+        draft, r = self.draft, self.r
+        following, mark = self._next_line(line)
+        if following is None:
+            return False
+        start = draft.starts[following]
+        if line < 0:
+            found = Border("", Break.PARAGRAPH, draft.text[: draft.at[0]], draft.kinds[0])
+        else:
+            end = draft.starts[line + 1] if line + 1 < len(draft.starts) else draft.size
+            head = border(draft.gap(end) if end < draft.size else "\x02", "") or Border(
+                "", Break.PARAGRAPH, "", ""
+            )
+            tail = border(draft.gap(start), draft.kinds[following]) if start else None
+            own = draft.lines[following].before if following == line + 1 else Break.PARAGRAPH
+            found = Border(head.head, mark or own, tail.tail if tail else "", draft.kinds[following])
+        if (
+            r._json
+            and not run
+            and r._scanner.mode is Mode.TEXT
+            and found.mark == Break.PARAGRAPH
+            and r._heads.known
+        ):
+            return self._close_cell(following)
+        text, chance = r.first_gap("", found, run)
+        self._put(text, chance)
+        if found.mark == Break.ROW:
+            self.row, self.column = self.row + 1, 1
+        elif found.mark == Break.CELL:
+            self.column += 1
+        self.here = start
+        return True
+
+    def _close_cell(self, following: int) -> bool:
+        head = self.r._heads.draft("", following)
+        self._put(head or self.r._heads.close(), 0.8)
+        self.here = self.draft.starts[following]
+        if head is None:
+            self.need = 0
+        return True
