@@ -107,12 +107,17 @@ def _builtin() -> Corpus:
 
 
 def _divide(texts: Iterable[str], every: int = 10) -> tuple[str, str]:
-    """Whole texts: each tenth is held out, and more where that is too little to draw pages from."""
+    """Whole texts: each tenth is held out, and more where that is too little to draw pages from.
+
+    What other texts say in the same sentence is left out of what is held: documents quote each other.
+    """
     pieces = [text for text in texts if text]
     held, train = pieces[::every], [text for i, text in enumerate(pieces) if i % every]
     while train and sum(map(len, held)) < _LEAST_HELD:
         held.append(train.pop())
-    return " ".join(train), " ".join(held)
+    trained = " ".join(train)
+    sentences = re.split(r"(?<=[.:;]) ", " ".join(held))
+    return trained, " ".join(sentence for sentence in sentences if sentence not in trained)
 
 
 def one_line(text: str) -> str:
