@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def stats(home: Home = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show what the stored vision features take and save.
 
-    A page read again with the same model takes its features from here, and the vision tower does not run.
+    A page or region read again with the same model takes its features from here: the vision tower does not run.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def stats(home: Home = None, as_json: AsJson = False, verbose: Verbose = False) 
         console.write_json(asdict(found) | {"folder": str(settings.features_path)})
         return
     console.say(
-        f"{console.plural(found.files, 'page')}, {console.size(found.bytes)} of {console.size(found.budget_bytes)}"
+        f"{console.plural(found.files, 'picture')}, {console.size(found.bytes)} of {console.size(found.budget_bytes)}"
     )
     for model, count in sorted(found.models.items()):
         console.say(f"  {console.escape_name(model)}: {console.size(count)}")
@@ -98,7 +98,7 @@ def _delete(settings: Settings, older_than: float, quiet: bool) -> None:
         store.close()
     if not quiet:
         freed = before - _held(settings).bytes
-        console.say(f"{console.plural(count, 'page')} deleted, {console.size(freed)} freed")
+        console.say(f"{console.plural(count, 'picture')} deleted, {console.size(freed)} freed")
 
 
 def add_to(app: typer.Typer) -> None:

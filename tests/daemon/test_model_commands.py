@@ -87,8 +87,8 @@ def test_what_cannot_be_done_is_told_with_a_remedy(
 
 
 def test_cache_commands_without_a_store_make_none(home: Path) -> None:
-    assert run("cache", "stats").stdout.startswith("0 pages, 0 bytes of 10.0 GB")
-    assert run("cache", "clear").stdout == "0 pages deleted, 0 bytes freed\n"
+    assert run("cache", "stats").stdout.startswith("0 pictures, 0 bytes of 10.0 GB")
+    assert run("cache", "clear").stdout == "0 pictures deleted, 0 bytes freed\n"
     assert not home.exists()
 
 
@@ -101,8 +101,8 @@ def test_cache_tells_and_frees_what_it_holds(home: Path) -> None:
     store.close()
     stats = json.loads(run("cache", "stats", "--json").stdout)
     assert (stats["files"], stats["counters"]["hits"], list(stats["models"])) == (2, 1, ["tiny"])
-    assert run("cache", "prune", "--older-than", "2026-12-20").stdout.startswith("1 page deleted")
-    assert run("cache", "stats").stdout.startswith("1 page, ")
+    assert run("cache", "prune", "--older-than", "2026-12-20").stdout.startswith("1 picture deleted")
+    assert run("cache", "stats").stdout.startswith("1 picture, ")
     assert run("cache", "clear", "--quiet").stdout == ""
     assert json.loads(run("cache", "stats", "--json").stdout)["files"] == 0
 
