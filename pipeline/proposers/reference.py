@@ -19,7 +19,7 @@ from pipeline.reference.codec import Codec
 from pipeline.reference.confidence import Confidence
 from pipeline.reference.draft import MARKS, DraftText
 from pipeline.reference.furniture import FurniturePolicy
-from pipeline.reference.render import Renderer
+from pipeline.reference.render import Rendered, Renderer
 from pipeline.reference.scanner import Mark, OutputScanner
 from pipeline.reference.separators import Separators, border
 from pipeline.reference.source import DraftSource
@@ -38,11 +38,11 @@ class _Page:
 
     def __init__(self, draft: DraftText, scanner: OutputScanner, json: bool) -> None:
         self.draft = draft
-        self.aligner = Aligner(draft)
+        self.cells = CellOrder()
+        self.aligner = Aligner(draft, self.cells)
         self.separators = Separators()
         self.spelling = Spelling()
         self.heads = BoxHeads(draft, json)
-        self.cells = CellOrder()
         self.furniture = FurniturePolicy(draft)
         self.renderer = Renderer(
             draft, self.aligner, scanner, self.separators, self.heads, self.cells, self.furniture, self.spelling, json
@@ -66,7 +66,6 @@ class _Page:
     def _learn(self, mark: Mark, index: int, sure: int, gap: str) -> None:
         line = self.draft.line[index] if index >= 0 else -1
         begins = index >= 0 and self.draft.starts[line] == index
-        self.cells.take(mark.mode, mark.run, line if begins else None)
         if index < 0:
             return
         if begins:
@@ -156,12 +155,14 @@ class ReferenceProposer:
             return None
         scanner = self._scanner
         if scanner.in_markup and not self._is_known(page):
-            return None
-        rendered = page.renderer.render(limit * _CHARACTERS)
+            missing = page.separators.unfinished(scanner.mode, scanner.run)
+            rendered = Rendered(missing, (), False, cut=False)
+        else:
+            rendered = page.renderer.render(limit * _CHARACTERS)
         ids, ends = self._codec.following(self._ids, rendered.text) if rendered.text else ([], [])
         if rendered.text and not ids:
             return None
-        if not rendered.ended and len(ids) > 1:
+        if rendered.cut and not rendered.ended and len(ids) > 1:
             ids, ends = ids[:-1], ends[:-1]  # the last one might be longer were the text not cut there
         if rendered.ended and self._stop is not None:
             ids, ends = [*ids, self._stop], [*ends, len(rendered.text) + 1]

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from pipeline.reference.cells import CellOrder
 from pipeline.reference.draft import DraftText
-from pipeline.reference.scanner import Mark
+from pipeline.reference.scanner import Mark, Mode
 
 _TAIL = 64  # characters of output kept
 _NEAR = ((20, 400), (12, 400), (8, 400))  # evidence and how far ahead it is looked for
 _CLOSE = ((5, 60), (4, 24))
 _JUMP = (24, 14, 9)
+_BLOCK_MARKS = frozenset('\n>|"\\')
 _BLOCK = 14  # most characters that are taken for the start of a block
 _EDIT_BEHIND, _EDIT_AHEAD = 24, 20
 
@@ -47,8 +49,9 @@ class Step(NamedTuple):
 class Aligner:
     """The pointer into a draft's skeleton."""
 
-    def __init__(self, draft: DraftText) -> None:
+    def __init__(self, draft: DraftText, cells: CellOrder) -> None:
         self.draft = draft
+        self.cells = cells
         self.here = 0  # the next character expected
         self.sure = 8  # characters that have agreed since the last doubt
         self.found = Found.START
@@ -65,13 +68,14 @@ class Aligner:
             if self.here >= len(chars) or chars[self.here] != mark.char:
                 steps += self._part(marks[at:])
                 break
+            self._enter(mark)
             steps.append(Step(mark, self.here, self.sure))
             self.used[self.here] = 1
             self.here += 1
             self.sure += 1
             self._tail += mark.char
             self._since += mark.char
-            if self.sure == 8:
+            if self.sure >= 8:
                 self.found = Found.FOLLOWED
         self._tail = self._tail[-_TAIL:]
         if self.sure >= 8:
@@ -81,9 +85,15 @@ class Aligner:
     def _part(self, rest: Sequence[Mark]) -> list[Step]:
         """The output and the draft part before `rest`."""
         written = "".join(mark.char for mark in rest)
+        begun = 0  # of `rest`, where the latest block or cell begins; nowhere: past its end
+        for at, mark in enumerate(rest):
+            if mark.run and mark.mode is not Mode.TEXT:
+                self.cells.advance(mark.mode, mark.run)
+            if any(char in mark.run for char in _BLOCK_MARKS):
+                begun = len(rest) - at
         self._tail = (self._tail + written)[-_TAIL:]
         self._since += written
-        self._find(len(written), rest[0].run)
+        self._find(begun, rest[-1].mode is not Mode.TEXT)
         exact = min(self.sure, len(rest))  # of the new characters, those at the end that the draft has here
         first = len(rest) - exact
         for index in range(self.here - exact, self.here):
@@ -92,6 +102,15 @@ class Aligner:
             Step(mark, self.here - len(rest) + at if at >= first else -1, at - first if at >= first else 0)
             for at, mark in enumerate(rest)
         ]
+
+    def _enter(self, mark: Mark) -> None:
+        """Keep count of table cells, and of the draft lines that they begin with."""
+        if mark.run and (mark.mode is not Mode.TEXT or self.cells.columns):
+            self.cells.advance(mark.mode, mark.run)
+        if mark.mode is not Mode.TEXT:
+            line = self.draft.line[self.here]
+            if self.draft.starts[line] == self.here:
+                self.cells.place(line)
 
     def move(self, index: int) -> None:
         """Stand at `index`: what lies between is not expected any more."""
@@ -103,14 +122,14 @@ class Aligner:
 
     # --- finding the place again ---------------------------------------------------------------------
 
-    def _find(self, new: int, run: str) -> None:
+    def _find(self, begun: int, in_table: bool) -> None:
         if self._close_by(_NEAR):
             return
         edited = self._edit()
         if edited is not None and edited[1] >= 2:
             self._stand(edited[0], edited[1], Found.EDIT, settle=False)
             return
-        if self._close_by(_CLOSE) or self._anywhere() or self._block(new, run):
+        if self._close_by(_CLOSE) or self._anywhere() or self._block(begun, in_table):
             return
         if edited is not None:
             self._stand(edited[0], edited[1], Found.EDIT, settle=False)
@@ -150,21 +169,26 @@ class Aligner:
                 return True
         return False
 
-    def _block(self, new: int, run: str) -> bool:
-        """The output has just begun a block: the first line not yet written that begins like it."""
-        if not 2 <= new <= _BLOCK or not any(mark in run for mark in '\n>|"\\'):
+    def _block(self, begun: int, in_table: bool) -> bool:
+        """`begun` characters ago a block began: the first line not yet written that begins so."""
+        if not (1 if in_table else 2) <= begun <= _BLOCK:
             return False
-        begun = self._tail[-new:]
-        draft = self.draft
-        starts = [
-            draft.starts[line]
-            for line in draft.by_prefix.get(begun[:2], ())
-            if not self.used[draft.starts[line]] and draft.chars.startswith(begun, draft.starts[line])
+        text, draft = self._tail[-begun:], self.draft
+        lines = [
+            line
+            for line in (draft.by_prefix.get(text[:2], ()) if begun > 1 else range(len(draft.starts)))
+            if not self.used[draft.starts[line]] and draft.chars.startswith(text, draft.starts[line])
         ]
-        if not starts:
+        if not lines:
             return False
-        ahead = [start for start in starts if start >= self.here]
-        self._stand((ahead or starts)[0] + new, new, Found.BLOCK)
+        expected = self.cells.expected() if in_table else None
+        if expected is not None:
+            line = min(lines, key=lambda at: (abs(at - expected), at))
+        else:
+            line = next((at for at in lines if draft.starts[at] >= self.here), lines[0])
+        if in_table:
+            self.cells.place(line)
+        self._stand(draft.starts[line] + begun, begun, Found.BLOCK)
         return True
 
     def _edit(self) -> tuple[int, int] | None:

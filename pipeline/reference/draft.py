@@ -40,7 +40,7 @@ class DraftLine:
 
 @dataclass(frozen=True, slots=True)
 class DraftText:
-    """`text` with a mark at each border. Skeleton character i is `chars[i]`, at `at[i]` in `text`, of line `line[i]`."""
+    """`text` with marks at borders. Skeleton character i is `chars[i]`, at `at[i]` in `text`, of line `line[i]`."""
 
     lines: tuple[DraftLine, ...]
     text: str

@@ -23,6 +23,7 @@ class Rendered(NamedTuple):
     text: str
     risks: tuple[tuple[int, float], ...]
     ended: bool  # nothing of the draft is left after it
+    cut: bool = True  # more text would follow: the last id may be part of a longer one
 
 
 NOTHING = Rendered("", (), False)
@@ -181,12 +182,14 @@ class _Walk:
     def _next_line(self, line: int) -> tuple[int | None, str | None]:
         """The line after `line` and the mark before it, as far as tables and furniture change the draft's own."""
         following, mark = line + 1, None
-        if self.r._scanner.mode is not Mode.TEXT:
+        mode = self.r._scanner.mode
+        if mode is not Mode.TEXT:
             predicted, found = self.r._cells.next(line, self.column, self.row)
             if predicted is not None and 0 <= predicted < len(self.draft.lines):
                 following, mark = predicted, found
-            elif found is not None and following < len(self.draft.lines):
-                mark = found if self.draft.lines[following].before != Break.WRAP else None
+            elif following < len(self.draft.lines):
+                parts = self.r._separators.parts_cells(mode, self.draft.lines[following].before)
+                mark = (found or Break.CELL) if parts else Break.WRAP
         following = self.r._furniture.skip(following)
         return (following if following < len(self.draft.lines) else None), mark
 

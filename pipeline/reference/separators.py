@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ _FADE = 0.85  # weight of a border against the one after it
 _COARSE = 0.25  # weight of a border of another look
 _PRIOR = 0.8  # weight of what is usual before anything was learned
 
+_CELL = re.compile(r"<t[dh][^>]*>\s?")
 _USUAL: dict[tuple[Mode, str], str] = {
     (Mode.TEXT, Break.WRAP): " ",
     (Mode.TEXT, Break.PARAGRAPH): "\n\n",
@@ -64,13 +66,27 @@ class Separators:
     def __init__(self) -> None:
         self._by_look: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._by_mark: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        self._cell = "<td>"  # how this model opens a cell
+        self._own: dict[tuple[Mode, str], list[bool]] = defaultdict(list)  # did a draft's mark part two cells?
 
     def learn(self, mode: Mode, found: Border, run: str) -> None:
         """The output had `run` at a border."""
+        if mode is not Mode.TEXT:
+            opened = _CELL.findall(run)
+            if opened:
+                self._cell = opened[-1]
+            parts = bool(opened) or "|" in run
+            self._own[mode, found.mark].append(parts)
+            found = found._replace(mark=_mark_of(run) if parts else Break.WRAP)
         for table, key in ((self._by_look, _look(mode, found)), (self._by_mark, (mode, found.mark))):
             known = table[key]
             known.append(run)
             del known[:-_KEPT]
+
+    def parts_cells(self, mode: Mode, mark: str) -> bool:
+        """Whether the draft's `mark` has lately stood between two cells."""
+        known = self._own.get((mode, mark), ())[-4:]
+        return sum(known) * 2 > len(known) if known else mark != Break.WRAP
 
     def guess(self, mode: Mode, found: Border) -> Guess:
         """What the output will have there, nothing of it being written."""
@@ -120,8 +136,31 @@ class Separators:
                 return found.head.rstrip()[:-1] + found.tail
             if end == "wide" and start == "wide":
                 return found.head + found.tail
-        return found.head.rstrip() + _USUAL[mode, found.mark] + found.tail.lstrip()
+        return found.head.rstrip() + self._usual_mark(mode, found.mark) + found.tail.lstrip()
+
+    def _usual_mark(self, mode: Mode, mark: str) -> str:
+        usual = _USUAL[mode, mark]
+        return usual.replace("<td>", self._cell) if mode is Mode.HTML else usual
+
+    def unfinished(self, mode: Mode, run: str) -> str:
+        """What is missing of mark-up that every table has, going by the end of `run`."""
+        forms = [
+            f"<table><tr>{self._cell}",
+            *(self._usual_mark(Mode.HTML, mark) for mark in (Break.CELL, Break.ROW)),
+            "</td></tr></table>",
+        ]
+        at = run.rfind("<", 0, run.rfind("<")) if run.count("<") > 1 else -1
+        for start in (at, run.rfind("<")):
+            for form in forms:
+                if start >= 0 and form.startswith(run[start:]) and len(form) > len(run) - start:
+                    return form[len(run) - start :]
+        return ""
+
+
+def _mark_of(run: str) -> Break:
+    return Break.ROW if "</tr" in run or "\n" in run else Break.CELL
 
 
 def _look(mode: Mode, found: Border) -> tuple[str, ...]:
-    return (mode, found.mark, found.head.strip(), found.tail.strip(), found.kind)
+    kind = found.kind if mode is Mode.TEXT else ""
+    return (mode, found.mark, found.head.strip(), found.tail.strip(), kind)
