@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +78,17 @@ def write_text(text: str) -> None:
     """Page text to standard output: escaped for a terminal, byte for byte for a file or a pipe."""
     shown = escape_text(text) if is_terminal(sys.stdout) else text
     sys.stdout.write(shown if shown.endswith("\n") or not shown else shown + "\n")
+
+
+def write_piece(text: str) -> None:
+    """A piece of page text as it comes, escaped for a terminal, on the same line and at once."""
+    sys.stdout.write(escape_text(text) if is_terminal(sys.stdout) else text)
+    sys.stdout.flush()
+
+
+def remark(line: str) -> None:
+    """One line beside the output proper, on standard error."""
+    print(escape_name(line), file=sys.stderr)
 
 
 def write_json(value: object) -> None:
@@ -311,6 +322,27 @@ def failure(path: str, message: str, remedy: str | None) -> str:
 
     end = (remedy or "").replace("FILE", shlex.quote(path))
     return escape_name(f"{path}: {message.rstrip('.')}. {end[:1].upper()}{end[1:]}".rstrip())
+
+
+def show_decode_bench(figures: Mapping[str, Any], *, as_json: bool) -> None:
+    """What `ocrd bench decode` measured, mode by mode."""
+    if as_json:
+        write_json(figures)
+        return
+    say(f"{figures['model']} on {figures['device']}")
+    titles = (
+        "Mode", "Tokens", "Tokens/s", "Tokens/pass", "Accepted/pass", "First token ms", "From store ms", "Vision ms",
+        "Peak MB", "Same tokens",
+    )  # fmt: skip
+    rows = [
+        (
+            row["mode"], str(row["tokens"]), f"{row['tokens_per_s']:.1f}", f"{row['tokens_per_pass']:.2f}",
+            f"{row['mean_accept_len']:.2f}", f"{row['ttft_ms']:.0f}", f"{row['ttft_hit_ms']:.0f}",
+            f"{row['vision_ms']:.0f}", f"{row['peak_mb']:.0f}", "yes" if row["identical"] else "NO",
+        )
+        for row in figures["modes"]
+    ]  # fmt: skip
+    print_table(titles, rows, numbers=tuple(range(1, 9)))
 
 
 def print_table(

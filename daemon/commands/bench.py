@@ -1,11 +1,16 @@
-"""The measuring commands: `ocrd bench NAME` runs `tests/bench/NAME.py` of a checkout; elsewhere there are none."""
+"""The measuring commands: `decode` everywhere; the others run `tests/bench/NAME.py` of a checkout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import typer
+
+from daemon.commands import flags
+from daemon.commands.flags import AsJson, Home, MaxDraft, MaxTokens, ModelName, TextLayer, Verbose, Verify
+from storage.errors import ExitCode
 
 SCRIPTS = Path(__file__).parents[2] / "tests" / "bench"
 # Name → what it measures, and an example of what may follow.
@@ -22,15 +27,51 @@ _AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opt
 def add_to(app: typer.Typer) -> None:
     """Add `bench` with those of its commands whose script is there."""
     found = [name for name in MEASURES if (SCRIPTS / f"{name}.py").is_file()]
-    if not found:
-        return
     bench = typer.Typer(
         help="Measure, as docs/benchmarks.md tells.", no_args_is_help=True, rich_markup_mode=None
     )
     bench.callback()(lambda: None)  # a group, even with a single command
+    bench.command("decode")(decode)
     for name in found:
         bench.command(name, help=_help(name), context_settings=_AS_GIVEN)(_runner(name))
     app.add_typer(bench, name="bench")
+
+
+def decode(
+    images: Annotated[list[Path], typer.Option("--image", metavar="FILE", help="PDFs or images to read.")],
+    page: Annotated[int | None, typer.Option(metavar="N", help="Only this page of each.")] = None,
+    modes: Annotated[
+        str, typer.Option(metavar="NAMES", help="Proposers to compare.")
+    ] = "none,lookup,reference",
+    home: Home = None,
+    model: ModelName = None,
+    max_draft: MaxDraft = None,
+    max_tokens: MaxTokens = None,
+    verify: Verify = None,
+    text_layer: TextLayer = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure a model's decoding under several proposers, and check that all write the same tokens.
+
+    The exit status is not 0 if the tokens of any differ from those of the model alone.
+
+    \b
+    Examples:
+      ocrd bench decode --image samples/letter-scan.pdf --model tiny
+      ocrd bench decode --image page.png --modes none,lookup --json
+    """
+    from daemon import console
+    from pipeline import bench_decode
+
+    chosen = flags.settings(
+        home=home, model=model or "tiny", max_draft=flags.max_draft(max_draft), max_tokens=max_tokens,
+        verify=verify, text_layer=text_layer,
+    )  # fmt: skip
+    names = [name.strip() for name in modes.split(",") if name.strip()]
+    figures = bench_decode.run(chosen, images, names, page=page)
+    console.show_decode_bench(figures, as_json=as_json)
+    raise typer.Exit(ExitCode.OK if all(row["identical"] for row in figures["modes"]) else ExitCode.ENGINE)
 
 
 def _help(name: str) -> str:

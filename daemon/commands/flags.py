@@ -57,6 +57,21 @@ Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Worker processes; 0: one per core, as memory allows.")
 ]
 Dpi = Annotated[int | None, typer.Option(metavar="N", help="Resolution that pages are rasterised at.")]
+Mode = Annotated[
+    str | None,
+    typer.Option("--mode", metavar="NAME", help="Who drafts for the model: auto, none, lookup, reference."),
+]
+MaxDraft = Annotated[
+    str | None,
+    typer.Option(metavar="N|auto", help="Longest draft in tokens; auto: as acceptance and cost say."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Most tokens a model may write for a page or region.")
+]
+Verify = Annotated[
+    str | None,
+    typer.Option(metavar="exact|fast", help="Decide near ties of a block again by single steps, or do not."),
+]
 Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", callback=_remember, help="Say more; show a traceback with an error."),
@@ -78,6 +93,17 @@ def implied(flags: dict[str, object]) -> dict[str, object]:
     if flags.get("model") is not None and flags.get("engine") is None:
         return flags | {"engine": "vlm"}
     return flags
+
+
+def max_draft(text: str | None) -> int | None:
+    """The number, 0 for `auto`. Raises: a usage error."""
+    if text is None:
+        return None
+    if text == "auto":
+        return 0
+    if not text.isdigit():
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto", param_hint="--max-draft")
+    return int(text)
 
 
 def check_format(name: str) -> str:

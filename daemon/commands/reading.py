@@ -16,11 +16,15 @@ from daemon.commands.flags import (
     Format,
     Home,
     Languages,
+    MaxDraft,
+    MaxTokens,
+    Mode,
     ModelName,
     Out,
     Quiet,
     TextLayer,
     Verbose,
+    Verify,
     Workers,
 )
 
@@ -123,22 +127,39 @@ def read(
     text_layer: TextLayer = None,
     dpi: Dpi = None,
     password: Annotated[str | None, typer.Option(metavar="TEXT", help="Opens an encrypted PDF.")] = None,
+    mode: Mode = None,
+    max_draft: MaxDraft = None,
+    max_tokens: MaxTokens = None,
+    verify: Verify = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
     """Read one file to standard output; the library stays as it is.
+
+    With a model, -v shows its text as it is accepted, and tokens per second, passes and accepted length after it.
 
     \b
     Examples:
       ocrd read letter.pdf
       ocrd read book.pdf --page 2-4 --format text
       ocrd read photo.jpg --format json | jq '.pages[0].blocks'
+      ocrd read letter.pdf --model tiny --mode lookup -v
     """
     from daemon import logs, one_file
 
     logs.to_console(flags.log_level(verbose, quiet))
     chosen = flags.settings(
-        home=home, engine=engine, model=model, languages=languages, text_layer=text_layer, dpi=dpi
+        home=home,
+        engine=engine,
+        model=model,
+        languages=languages,
+        text_layer=text_layer,
+        dpi=dpi,
+        mode=mode,
+        max_draft=flags.max_draft(max_draft),
+        max_tokens=max_tokens,
+        verify=verify,
     )
     flags.check_format(output)
-    raise typer.Exit(one_file.read(file, chosen, pages=page, output=output, password=password))
+    code = one_file.read(file, chosen, pages=page, output=output, password=password, live=verbose)
+    raise typer.Exit(code)
