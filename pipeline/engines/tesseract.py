@@ -103,7 +103,7 @@ class TesseractEngine:
         """The page read after a counter-clockwise turn."""
         image, frame = orientation.turn(page, degrees) if degrees else (page, None)
         lines, pictures, rules = self._recognise(image)
-        if _is_sideways(lines):
+        if _is_sideways(lines) and (mean_confidence(lines) or 0.0) >= DOUBTFUL:
             # Tesseract took upright text lying on its side for vertical writing, and read it all the same.
             quarter = Frame(90.0, image.width_pt, image.height_pt)
             image, frame = orientation.turn(page, degrees + 90.0)
