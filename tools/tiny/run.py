@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 TRY = 100  # steps up to which a run is a try: small batches, few pictures to evaluate
 _TRY_PATCHES = 240
+_EARNEST = 2_000  # steps from which all pictures are read: a model that knows no end reads for minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def carry_out(plan: Plan, *, resume: bool, half: bool = False) -> dict[str, Any]
     state = parallel.run(renderer, options, resume=resume, check=None if plan.is_try else check)
     folder = exporting.export(state.averaged, renderer.tokenizer, options.out / "model", half=half)
     sizes = evaluation.SMOKE if plan.is_try else evaluation.FULL
+    if not plan.is_try and renderer.steps < _EARNEST:
+        sizes = evaluation.SMALL
     rates = evaluation.table(exporting.load(folder), renderer.sources, prompt, sizes)
     report = {
         "model": str(folder),
