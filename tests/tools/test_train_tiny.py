@@ -98,11 +98,13 @@ def test_files_beside_the_weights_are_those_of_the_shipped_checkpoint() -> None:
 # Text
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_corpus_text_has_only_characters_the_model_knows(text: str) -> None:
     assert set(corpus.without_rules(text)) <= set(charset.CHARACTERS) - {"\n"}
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 300), st.floats(0, 1))
 def test_phrases_are_as_long_as_asked_and_of_known_characters(seed: int, length: int, share: float) -> None:
     text = phrases.text(Random(seed), length, CORPUS, random_strings=share)
