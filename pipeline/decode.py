@@ -7,7 +7,7 @@ Transformers via Speculative Decoding", 2023, at temperature 0). Knows nothing o
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.acceptance import accept
 from pipeline.proposers.base import NOTHING, Draft, Proposer
@@ -24,6 +24,7 @@ class DecodeOptions:
     `watch(id)` sees every id written, once and in order, and may end the text after it by giving the reason (a stop
     string, a loop). It is never asked about a block, so that block length cannot change the result.
     `tau`: logit margin under which a row of a block is re-decided by a single-row pass; 0 = never (`--verify fast`).
+    `equal_upto`: blocks of up to this many rows are known to equal single rows bit for bit: nothing to re-decide there.
     """
 
     max_tokens: int
@@ -31,6 +32,7 @@ class DecodeOptions:
     rules: Sequence[LogitsRule] = ()
     watch: Callable[[int], StopReason | None] | None = None
     tau: float = 0.0
+    equal_upto: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +106,26 @@ def _propose(
         if token in options.stop_ids:  # nothing can follow it: verified rows after it would be wasted
             ids = ids[: at + 1]
             break
-    return Draft(ids, draft.source) if ids else NOTHING
+    return replace(draft, ids=ids) if ids else NOTHING
 
 
 def _verify(session: Session, draft: Draft, outcome: Outcome, options: DecodeOptions) -> tuple[Decision, int]:
     """One pass over the last id and the draft; the decision and how many draft ids were accepted."""
     tokens = [outcome.ids[-1], *draft.ids]
-    margins = options.tau > 0
+    tau = options.tau if len(tokens) > options.equal_upto else 0.0
+    margins = tau > 0
     banned = [banned_by(options.rules, [*outcome.ids, *draft.ids[:i]]) for i in range(len(tokens))]
     decision = session.forward(tokens, banned=banned if any(banned) else (), margins=margins)
     outcome.passes += 1
     outcome.drafted += len(draft.ids)
-    verdict = accept(draft.ids, decision.ids, margins=decision.margins, tau=options.tau)
+    verdict = accept(draft.ids, decision.ids, margins=decision.margins, tau=tau)
     if not verdict.redecide:
         session.trim(len(draft.ids) - verdict.count)
         return decision, verdict.count
     # Too close to call in a block: drop the row and everything after it, and ask again with a single row.
     session.trim(len(draft.ids) - verdict.count + 1)
     row = verdict.count
-    single = session.forward([tokens[row]], banned=[banned[row]] if banned[row] else (), margins=margins)
+    single = session.forward([tokens[row]], banned=[banned[row]] if banned[row] else ())
     session.trim(0)
     outcome.passes += 1
     outcome.redecided += 1

@@ -17,7 +17,7 @@ from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
 from pipeline.rules import NoRepeatNGram
-from pipeline.schedule import AdaptiveSchedule, FixedSchedule, Schedule
+from pipeline.schedule import AdaptiveSchedule, CostCurve, CostSchedule, FixedSchedule, Schedule
 from pipeline.text_stream import TextStream
 from pipeline.vision import VisionEncoder
 from storage.errors import SettingsError
@@ -26,8 +26,10 @@ from storage.records import StopReason
 if TYPE_CHECKING:
     from PIL import Image
 
-# Top-two logit margin under which a row of a block is decided again by a single row. float32 on a CPU: rows differ by
-# up to 7e-5 (measured on the five tiny checkpoints). Half precision on a GPU: 0.25 until the machine is calibrated.
+    from pipeline.calibration import Calibration
+
+# Top-two logit margin under which a row of a block is decided again by a single row, where nothing was calibrated.
+# float32 on a CPU: rows differ by up to 7e-5 (measured on the five tiny checkpoints). Half precision on a GPU: a guess.
 TAU_FLOAT32 = 1e-3
 TAU_HALF = 0.25
 
@@ -66,13 +68,20 @@ class ModelReader:
     """A loaded model with its preset: reads images. Not thread-safe; one image at a time."""
 
     def __init__(
-        self, loaded: LoadedModel, preset: Preset, encoder: VisionEncoder, settings: DecodeSettings
+        self,
+        loaded: LoadedModel,
+        preset: Preset,
+        encoder: VisionEncoder,
+        settings: DecodeSettings,
+        calibration: Calibration | None = None,
     ) -> None:
         registry.resolve(settings.mode)
         self.loaded = loaded
         self.preset = preset
         self.encoder = encoder
         self.settings = settings
+        self.calibration = calibration
+        self._curve = CostCurve(calibration.costs) if calibration is not None else None
         self._rules = _rules(preset, loaded)
 
     def prompt(self, task: Task) -> Prompt:
@@ -153,17 +162,22 @@ class ModelReader:
             rules=self._rules,
             watch=self._stop_string_watch(),
             tau=self._tau(),
+            equal_upto=self.calibration.equal_upto if self.calibration is not None else 1,
         )
 
     def _tau(self) -> float:
         if self.settings.verify == "fast":
             return 0.0
+        if self.calibration is not None:
+            return self.calibration.tau
         return TAU_FLOAT32 if self.loaded.dtype.startswith("float32") else TAU_HALF
 
     def _schedule(self) -> Schedule:
         if self.settings.mode == "none":
             return FixedSchedule(0)
-        return FixedSchedule(self.settings.max_draft) if self.settings.max_draft else AdaptiveSchedule()
+        if self.settings.max_draft:
+            return FixedSchedule(self.settings.max_draft)
+        return CostSchedule(self._curve) if self._curve is not None else AdaptiveSchedule()
 
     def _stop_string_watch(self) -> Callable[[int], StopReason | None] | None:
         """Ends the text at the token that completes a stop string, whatever block it came in."""

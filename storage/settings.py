@@ -193,6 +193,9 @@ class Settings:
     verify: Literal["exact", "fast"] = _setting(
         "exact", _one_of("exact", "fast"), "whether near ties in a drafted block are decided again singly"
     )
+    calibrate: bool = _setting(
+        True, _boolean, "at a model's first load, measure its passes and check what is drafted (about 15 s)"
+    )
     features_gb: float = _setting(
         10.0, _gigabytes(0, 100_000), "disk for pages' vision features; 0: none are kept"
     )
@@ -247,6 +250,11 @@ class Settings:
     def features_path(self) -> Path:
         """Where vision features are kept."""
         return self.home / "features"
+
+    @property
+    def calibration_path(self) -> Path:
+        """Where measurements of models on this machine are kept."""
+        return self.home / "calibration"
 
     @property
     def features_bytes(self) -> int:

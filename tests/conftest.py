@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from storage.database import open_database
+
+# Measuring a model takes seconds in every new home: tests that are about it switch it on.
+os.environ.setdefault("OCRD_CALIBRATE", "false")
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""The commands for models on this machine: `ocrd models list|pull|path|rm`."""
+"""The commands for models on this machine: `ocrd models list|pull|path|rm|calibrate`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from daemon.commands import flags
 from daemon.commands.flags import AsJson, Home, Quiet, Verbose
 
 if TYPE_CHECKING:
+    from pipeline.calibration import Calibration, RowCost
     from pipeline.model_files import Source
     from pipeline.presets import Preset
     from storage.settings import Settings
@@ -148,12 +149,55 @@ def rm(name: Name, home: Home = None, quiet: Quiet = False, verbose: Verbose = F
         console.say(f"{console.size(freed)} freed")
 
 
+def calibrate(name: Name, home: Home = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Measure what a model's passes over several tokens cost here.
+
+    And how they round. Done by itself at a model's first load. Measure again if the machine was busy then: nothing else
+    should run now. How long drafts may be follows from the costs; which near ties are decided again, from the rounding.
+
+    \b
+    Examples:
+      ocrd models calibrate tiny
+      ocrd models calibrate glm-ocr --json
+    """
+    from dataclasses import asdict
+
+    from pipeline import model_files, opening
+
+    settings = flags.settings(home=home)
+    loaded, fingerprint = opening.load(settings, model_files.locate(name, settings))
+    measured = opening.calibrate(settings, loaded, fingerprint, again=True)
+    assert measured is not None  # as it is taken again
+    if as_json:
+        console.write_json(asdict(measured) | {"model": name})
+        return
+    console.print_table(
+        ("Rows", "Cost", "Logits differ by", "Same first choices"), _rows(measured), numbers=(0, 1, 2)
+    )
+    equal = f"blocks of up to {measured.equal_upto} rows equal single rows bit for bit"
+    console.say(f"one row takes {measured.single_ms:.1f} ms; {equal}")
+    console.say(
+        f"near ties of less than {measured.tau:.2g} are decided again"
+        if measured.tau
+        else "no block rounds otherwise"
+    )
+
+
+def _rows(measured: Calibration) -> list[tuple[str, ...]]:
+    def difference(row: RowCost) -> tuple[str, str]:
+        if row.equal is None:
+            return "", ""
+        return "0" if row.equal else f"{row.logit:.1e}", "yes" if row.same_ids else "no"
+
+    return [(str(row.rows), f"{row.cost:.2f}", *difference(row)) for row in measured.rows]
+
+
 def add_to(app: typer.Typer) -> None:
     """Add `models` with its commands."""
     group = typer.Typer(
         help="Vision-language models: list, fetch, find, delete.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command("list")(list_models)
-    for command in (pull, path, rm):
+    for command in (pull, path, rm, calibrate):
         group.command()(command)
     app.add_typer(group, name="models")

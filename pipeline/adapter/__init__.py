@@ -5,3 +5,7 @@ What is used of it: `load`, `prompt_utils.apply_chat_template`, `utils.prepare_i
 `Model.get_input_embeddings`, `Model.language_model`, `language_model.get_rope_index`, `cache.make_prompt_cache`,
 `cache.trim`.
 """
+
+from pipeline import blas
+
+blas.preload()  # before the first `import mlx.core`, wherever in this package it is

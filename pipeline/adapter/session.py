@@ -75,17 +75,16 @@ class MlxSession:
 
     def forward(self, tokens: Sequence[int], *, banned: Banned = (), margins: bool = False) -> Decision:
         """One pass over a block; see `pipeline.target.Session.forward`."""
-        if self._owed:
-            raise RuntimeError("trim() must follow each forward()")
-        count = len(tokens)
-        if not 1 <= count <= self.room():
-            raise ValueError(f"a block of {count} tokens where 1 to {self.room()} fit")
-        self._owed = count
+        self._owe(len(tokens))
         try:
-            output = self._call(mx.array([list(tokens)]), None, self._next_positions(count))
-            return _decide(output.logits[0], banned, margins)
+            return _decide(self._rows(tokens), banned, margins)
         except RuntimeError as error:
             raise device_error(error, "the language model") from error
+
+    def logits(self, tokens: Sequence[int]) -> Any:
+        """(rows, V) float32 logits of one pass, on the device; for calibration. A `trim` follows, as with `forward`."""
+        self._owe(len(tokens))
+        return self._rows(tokens).astype(mx.float32)
 
     def trim(self, count: int) -> None:
         """Take back the last `count` tokens of the latest forward; see `pipeline.target.Session.trim`."""
@@ -95,6 +94,18 @@ class MlxSession:
         for cache in self._cache:
             if count or hasattr(cache, "room"):  # ring caches commit here
                 cache.trim(count)
+
+    def _owe(self, count: int) -> None:
+        """Note that a pass over `count` tokens waits for its `trim`; refuse it where one does already."""
+        if self._owed:
+            raise RuntimeError("trim() must follow each forward()")
+        if not 1 <= count <= self.room():
+            raise ValueError(f"a block of {count} tokens where 1 to {self.room()} fit")
+        self._owed = count
+
+    def _rows(self, tokens: Sequence[int]) -> Any:
+        """(rows, V) logits of one pass over `tokens`."""
+        return self._call(mx.array([list(tokens)]), None, self._next_positions(len(tokens))).logits[0]
 
     def _call(self, ids: Any, embeddings: Any, positions: Any) -> Any:
         extra = {} if positions is None else {"position_ids": positions}

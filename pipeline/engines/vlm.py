@@ -67,6 +67,7 @@ class VlmEngine:
         self._reader: ModelReader | None = None
         self._drafter: TesseractEngine | None = None
         self._table: tuple[str, NGramTable] = ("", NGramTable())
+        self.keep: list[ImageReading] | None = None  # a bench puts a list here to see every reading
 
     def version(self) -> str:
         """Model, revision and mlx-vlm."""
@@ -131,6 +132,7 @@ class VlmEngine:
     def _page(self, page: PageImage, hint: Sequence[Line]) -> Pieces:
         reader = self.reader()
         reading = yield from reader.stream(page.image.convert("RGB"), table=self._history(page))
+        self._kept(reading)
         answer = parse(self.preset.output, reading.text, _frame(self.preset.output, reading, page), hint)
         warnings = _warnings(reading, answer)
         stop = StopReason.BLANK if answer.blank else reading.stop_reason
@@ -154,7 +156,7 @@ class VlmEngine:
         for piece in regions.line_pieces(hint, text_height_px=height, width_px=width[0]):
             picture = regions.line_picture(page, piece, hint[piece.line], height)
             reading = yield from reader.stream(picture, table=table)
-            tally.add(reading)
+            tally.add(self._kept(reading))
             read.setdefault(piece.line, []).append((piece, reading.text))
         lines = tuple(regions.with_text(hint[index], pieces) for index, pieces in read.items())
         lines = tuple(line for line in lines if line.text)
@@ -171,7 +173,7 @@ class VlmEngine:
                 continue
             picture = regions.crop(page, block.box).convert("RGB")
             reading = yield from reader.stream(picture, self._task(block.category), table=table)
-            tally.add(reading)
+            tally.add(self._kept(reading))
             blocks += _reread(block, reading.text)
         return self._tallied(tally, blocks=tuple(blocks))
 
@@ -197,21 +199,14 @@ class VlmEngine:
         return self._reader
 
     def _load(self) -> ModelReader:
-        from pipeline import checkpoint, vision
-        from pipeline.adapter import loading
-        from pipeline.model_reader import DecodeSettings, ModelReader
-        from storage.features import FeatureStore
+        from pipeline import opening
 
-        settings, location = self.settings, self.location
-        loaded = loading.load(location.folder, trusted=settings.trusted_models)
-        store = FeatureStore(settings.features_path, int(settings.features_gb * 1e9))
-        weights = checkpoint.weights_hash(loaded.checkpoint, settings.features_path / "weights.json")
-        fingerprint = vision.encoder_fingerprint(loaded, weights, location.revision)
-        encoder = vision.VisionEncoder(loaded, fingerprint, store, self.preset.name)
-        decoding = DecodeSettings(
-            settings.mode, settings.max_draft, settings.max_tokens or None, settings.verify
-        )
-        return ModelReader(loaded, self.preset, encoder, decoding)
+        return opening.open_reader(self.settings, self.location)
+
+    def _kept(self, reading: ImageReading) -> ImageReading:
+        if self.keep is not None:
+            self.keep.append(reading)
+        return reading
 
     def _history(self, page: PageImage) -> NGramTable:
         """The tokens written for the document so far; a new document starts a new table."""

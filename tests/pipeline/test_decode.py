@@ -258,3 +258,16 @@ def test_lookup_goes_on_with_a_period() -> None:
     proposer.begin((), Decision((0,)))
     proposer.observe([1, 2, 1, 2, 1, 2], Draft(), 0, Decision((0,)))
     assert proposer.propose(5).ids == (1, 2, 1, 2, 1)
+
+
+def test_blocks_known_to_equal_single_rows_are_never_decided_again() -> None:
+    class Spy(FakeTarget):
+        def forward(self, tokens: Sequence[int], *, banned: Banned = (), margins: bool = False) -> Decision:
+            asked.add(margins)
+            assert margins == (len(tokens) > 4)
+            return super().forward(tokens, banned=banned, margins=margins)
+
+    asked: set[bool] = set()
+    loop = decode(Spy(3), LookupProposer(), DecodeOptions(60, tau=1.0, equal_upto=4), FixedSchedule(6))
+    assert sum(len(step.ids) for step in loop) == 60
+    assert asked == {True, False}
