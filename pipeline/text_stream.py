@@ -9,6 +9,11 @@ _UNFINISHED = "\ufffd"  # what a decoder gives for the first bytes of a characte
 _KEEP = 24  # ids decoded again with each addition: joints between tokens depend on few before them
 
 
+def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of `ids`. Special tokens are kept: DeepSeek's and Unlimited-OCR's boxes are made of them."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
 class TextStream:
     """Feeds ids to a Hugging Face tokenizer's `decode` and hands out the text that is certain."""
 
@@ -38,7 +43,4 @@ class TextStream:
         return new
 
     def _decode(self, ids: Sequence[int]) -> str:
-        # Special tokens are kept: DeepSeek's and Unlimited-OCR's boxes are made of them.
-        return str(
-            self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        return text_of(self._tokenizer, ids)
