@@ -86,12 +86,17 @@ def test_samples_are_small_and_there() -> None:
 
 @pytest.mark.slow
 def test_help_starts_in_under_0_3_s() -> None:
-    import time
+    import resource
+
+    # Processor time, not the clock: on an idle machine they agree, on a busy one only this says what ocrd costs.
+    def spent_s() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
 
     command = [Path(sys.executable).parent / "ocrd", "--help"]
     took = []
-    for _ in range(7):
-        start = time.perf_counter()
+    for _ in range(5):
+        before = spent_s()
         subprocess.run(command, capture_output=True, check=True)
-        took.append(time.perf_counter() - start)
+        took.append(spent_s() - before)
     assert min(took) < 0.3

@@ -53,8 +53,6 @@ DISPLAYED = {"rotated_skew.pdf": {"1": [612, 792]}}
 # What the engines that come in wheels misread, whatever we do: English is the only language data among them.
 MISREAD = {
     "G_cjk_image.pdf": "page 3 is Korean, for which no wheel has a model",
-    "typewriter.png": "Dutch: `à` is read as `a` by English data",
-    "G_typewriter.heic": "Dutch: `à` is read as `a` by English data",
     "eurotext.tif": "German: the opening quote below the line is unknown to English data",
 }
 
@@ -152,6 +150,18 @@ def plain(text: str) -> str:
     return re.sub(rf"(?<={cjk}) (?={cjk})", "", folded)
 
 
+def matches(text: str, page: dict[str, Any]) -> bool:
+    """Whether a page says `text`. Of accents no more is asked on a scan than English language data can read."""
+    wanted, found = plain(text), page_text(page)
+    if page["source"] == "engine":
+        wanted, found = without_accents(wanted), without_accents(found)
+    return wanted in found
+
+
+def without_accents(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) != "Mn")
+
+
 def page_text(page: dict[str, Any]) -> str:
     """Everything read on a page: the running text, and the blocks that are no part of it (running heads, numbers)."""
     return plain("\n".join([page["text"], *(block["text"] for block in page["blocks"])]))
@@ -198,7 +208,7 @@ def test_pages_say_what_they_must(request: pytest.FixtureRequest, run_name: str,
     assert [page["page"] for page in pages] == list(range(1, len(pages) + 1))
     assert len(pages) == expect.get("pages", len(pages))
     for number, text in expect.get("text", []):
-        assert plain(text) in page_text(pages[number - 1])
+        assert matches(text, pages[number - 1]), (text, page_text(pages[number - 1])[:2000])
     for text in expect.get("absent", []):
         assert not [page["page"] for page in pages if plain(text) in page_text(page)]
     for number, first, second in expect.get("order", []):
