@@ -1,8 +1,8 @@
 """What the text layer of a page is worth: absent, good or bad, and why in plain words.
 
-Most pages are settled by their text alone. Only where a layer is invisible, pale, suspicious, or thin beside a large
-picture, the page is rendered small and the words compared with the ink. Where that cannot tell, a few lines are read
-by the `sample_reader`, a cheap engine, and compared.
+Most pages are settled by their text alone. Only where a layer is invisible, pale, suspicious, or thin beside a
+large picture, the page is rendered small and the words compared with the ink. Where that cannot tell, a few lines
+are read by the `sample_reader`, a cheap engine, and compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Annotations of a PDF page: links, and whether there is text that only annotations show.
 
 PDFium's text page reads page content only. What form fields, free-text notes and stamps show lies in their own
-appearance streams, so the page is copied into a scratch document and flattened there: its annotations become content,
-with the place, font and order a viewer gives them. The open document is not touched.
+appearance streams, so the page is copied into a scratch document and flattened there: its annotations become
+content, with the place, font and order a viewer gives them. The open document is not touched.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Text may be turned: each angle is looked at in a frame of its own, where `u` run
 next line. Vertical Japanese is a frame too: `u` runs down the page and `v` to the left.
 
 In a frame, characters that follow each other in the file on one baseline make a *run*; runs on one baseline, close
-enough to each other, and super- and subscripts beside them make a *line*. A wide gap ends a line, so that columns and
-table cells stay apart.
+enough to each other, and super- and subscripts beside them make a *line*. A wide gap ends a line, so that columns
+and table cells stay apart.
 """
 
 from __future__ import annotations
