@@ -15,6 +15,7 @@ class Draft:
 
     ids: tuple[int, ...] = ()
     source: str = "none"
+    basis: str = ""  # what the proposer rests it on, in words of its own
     survival: tuple[
         float, ...
     ] = ()  # per id, the chance that it and all before it are accepted; empty = unknown

@@ -15,7 +15,7 @@ from pipeline.target import Decision
 class NGramTable:
     """Token history of a document and, per n-gram, where it was followed last."""
 
-    def __init__(self, shortest: int = 2, longest: int = 5) -> None:
+    def __init__(self, shortest: int = 1, longest: int = 5) -> None:
         self.shortest = shortest
         self.longest = longest
         self.history: list[int] = []
@@ -36,13 +36,13 @@ class NGramTable:
             self.history.append(token)
 
     def continuation(self, limit: int) -> tuple[int, ...]:
-        """Up to `limit` ids that followed the longest known n-gram ending the page so far."""
-        return self.longest_continuation(limit)[0]
+        """Up to `limit` ids that followed the longest known n-gram ending the page so far; one id is no n-gram."""
+        return self.longest_continuation(limit, max(2, self.shortest))[0]
 
-    def longest_continuation(self, limit: int) -> tuple[tuple[int, ...], int]:
-        """`continuation`, and the length of the n-gram it rests on."""
+    def longest_continuation(self, limit: int, shortest: int = 1) -> tuple[tuple[int, ...], int]:
+        """`continuation`, and the length of the n-gram it rests on, `shortest` at least."""
         here = len(self.history)
-        for size in range(self.longest, self.shortest - 1, -1):
+        for size in range(self.longest, max(self.shortest, shortest) - 1, -1):
             if here - size < self._start:
                 continue
             at = self._latest.get(tuple(self.history[here - size :]))

@@ -7,7 +7,8 @@ the model has used so far, and tokenised where it will stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pipeline.proposers.base import NOTHING, Draft
 from pipeline.proposers.lookup import NGramTable
@@ -18,7 +19,9 @@ from pipeline.reference.cells import CellOrder
 from pipeline.reference.codec import Codec
 from pipeline.reference.confidence import Confidence
 from pipeline.reference.draft import MARKS, DraftText
+from pipeline.reference.formulas import FormulaStyle
 from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.render import Rendered, Renderer
 from pipeline.reference.scanner import Mark, OutputScanner
 from pipeline.reference.separators import Separators, border
@@ -36,7 +39,7 @@ _LEARNS = 4  # characters that must agree before a border for its separator to b
 class _Page:
     """A draft and all that is learned of it."""
 
-    def __init__(self, draft: DraftText, scanner: OutputScanner, json: bool) -> None:
+    def __init__(self, draft: DraftText, scanner: OutputScanner, grid: PipeGrid, json: bool) -> None:
         self.draft = draft
         self.cells = CellOrder()
         self.aligner = Aligner(draft, self.cells)
@@ -44,8 +47,11 @@ class _Page:
         self.spelling = Spelling()
         self.heads = BoxHeads(draft, json)
         self.furniture = FurniturePolicy(draft)
+        self.formulas = FormulaStyle()
+        self.grid = grid
         self.renderer = Renderer(
-            draft, self.aligner, scanner, self.separators, self.heads, self.cells, self.furniture, self.spelling, json
+            draft, self.aligner, scanner, self.separators, self.heads, self.cells, self.furniture, self.spelling,
+            self.formulas, grid, json,
         )  # fmt: skip
         first = self.furniture.skip(0)
         if 0 < first < len(draft.lines):
@@ -55,6 +61,8 @@ class _Page:
     def take(self, marks: Sequence[Mark]) -> None:
         """Align output and learn from it."""
         for mark, index, sure in self.aligner.follow(marks):
+            if index >= 0:
+                self._learn_formulas(mark, index)
             gap = self.draft.gap(index) if index >= 0 else ""
             if mark.run == gap:
                 if gap.strip():
@@ -62,6 +70,15 @@ class _Page:
                 self._line = self.draft.line[index] if index >= 0 else self._line
                 continue
             self._learn(mark, index, sure, gap)
+
+    def _learn_formulas(self, mark: Mark, index: int) -> None:
+        draft, at = self.draft, self.draft.at[index]
+        before = draft.text[at - 1] if at else ""
+        if before == " " and not (mark.math and "$" not in mark.run):
+            word = draft.text[at : at + 12].split(" ", 1)[0]
+            self.formulas.learn_word(word, "$" in mark.run)
+        elif mark.math and not before.isspace():
+            self.formulas.learn_gap(draft.gap(index), mark.run)
 
     def _learn(self, mark: Mark, index: int, sure: int, gap: str) -> None:
         line = self.draft.line[index] if index >= 0 else -1
@@ -97,16 +114,16 @@ class ReferenceProposer:
     ) -> None:  # fmt: skip
         self._codec = codec
         self._source = source
-        self._table = table if table is not None else NGramTable(2, 5)
+        self._table = table if table is not None else NGramTable()
         self._json = json
         self._stop = stop
         self._scanner = OutputScanner(json)
+        self._grid = PipeGrid()
         self._stream = TextStream(codec)
         self._confidence = Confidence(priors.RATES)
         self._page: _Page | None = None
         self._early: list[Mark] = []  # output written before the draft came
         self._ids: list[int] = []
-        self._situations: dict[str, str] = {}
 
     def begin(self, prompt: Sequence[int], first: Decision) -> None:
         """A page starts; its prompt is of no use here."""
@@ -114,12 +131,13 @@ class ReferenceProposer:
 
     def observe(self, ids: Sequence[int], draft: Draft, accepted: int, decision: Decision) -> None:
         """Learn what was written, and how the draft did."""
-        situation = self._situations.get(draft.source)
-        if situation is not None and draft.ids:
-            self._confidence.observe(situation, len(draft.ids), accepted)
+        if draft.basis:
+            self._confidence.observe(draft.basis, len(draft.ids), accepted)
         self._table.add(ids)
         self._ids = [*self._ids, *ids][-_CONTEXT:]
-        marks = self._scanner.feed(self._stream.push(ids))
+        text = self._stream.push(ids)
+        self._grid.feed(text)
+        marks = self._scanner.feed(text)
         if self._page is not None:
             self._page.take(marks)
         else:
@@ -127,51 +145,48 @@ class ReferenceProposer:
 
     def propose(self, limit: int) -> Draft:
         """The draft written on, with the n-grams' guess as its rival."""
-        self._situations = {}
         if limit <= 0:
             return NOTHING
-        guesses = [
-            guess for guess in (self._from_draft(limit), self._from_ngrams(limit)) if guess is not None
-        ]
+        guesses = [*self._from_draft(limit), *self._from_ngrams(limit)]
         if not guesses:
             return NOTHING
         best, *rest = sorted(guesses, key=lambda guess: -sum(guess.survival))
-        return Draft(best.ids, best.source, best.survival, tuple(rest))
+        return replace(best, rivals=tuple(rest))
 
     # --- the two sources -----------------------------------------------------------------------------
 
-    def _from_ngrams(self, limit: int) -> Draft | None:
+    def _from_ngrams(self, limit: int) -> Iterator[Draft]:
         ids, size = self._table.longest_continuation(limit)
-        if not ids:
-            return None
-        situation = f"lookup {min(size, 4)} {'markup' if self._scanner.run.strip() else 'text'}"
-        self._situations[LOOKUP] = situation
-        survival = self._confidence.survival(situation, range(1, len(ids) + 1))
-        return Draft(ids, LOOKUP, survival)
+        if ids:
+            basis = f"lookup {min(size, 4)} {self._place()}"
+            yield Draft(ids, LOOKUP, basis, self._confidence.survival(basis, range(1, len(ids) + 1)))
 
-    def _from_draft(self, limit: int) -> Draft | None:
+    def _from_draft(self, limit: int) -> Iterator[Draft]:
         page = self._take_up()
         if page is None:
-            return None
+            return
         scanner = self._scanner
         if scanner.in_markup and not self._is_known(page):
             missing = page.separators.unfinished(scanner.mode, scanner.run)
-            rendered = Rendered(missing, (), False, cut=False)
-        else:
-            rendered = page.renderer.render(limit * _CHARACTERS)
+            yield from self._tokenised(Rendered(missing, (), False, cut=False), limit, "form")
+            return
+        yield from self._tokenised(page.renderer.render(limit * _CHARACTERS), limit, self._situation(page))
+
+    def _tokenised(self, rendered: Rendered, limit: int, basis: str) -> Iterator[Draft]:
+        """The draft of a text where it would stand."""
         ids, ends = self._codec.following(self._ids, rendered.text) if rendered.text else ([], [])
         if rendered.text and not ids:
-            return None
+            return
         if rendered.cut and not rendered.ended and len(ids) > 1:
             ids, ends = ids[:-1], ends[:-1]  # the last one might be longer were the text not cut there
         if rendered.ended and self._stop is not None:
             ids, ends = [*ids, self._stop], [*ends, len(rendered.text) + 1]
-        if not ids:
-            return None
-        situation = self._situation(page)
-        self._situations[self.name] = situation
-        survival = self._confidence.survival(situation, ends[:limit], rendered.risks)
-        return Draft(tuple(ids[:limit]), self.name, survival)
+        if ids:
+            survival = self._confidence.survival(basis, ends[:limit], rendered.risks)
+            yield Draft(tuple(ids[:limit]), self.name, basis, survival)
+
+    def _place(self) -> str:
+        return "keys" if self._scanner.in_keys else "markup" if self._scanner.run.strip() else "text"
 
     def _take_up(self) -> _Page | None:
         """The page's draft, aligned with what was written before it came."""
@@ -179,7 +194,7 @@ class ReferenceProposer:
             draft = self._source.get()
             if draft is None or not draft.size:
                 return None
-            self._page = _Page(draft, self._scanner, self._json)
+            self._page = _Page(draft, self._scanner, self._grid, self._json)
             for at in range(0, len(self._early), 12):
                 self._page.take(self._early[at : at + 12])
             self._early = []
@@ -195,7 +210,7 @@ class ReferenceProposer:
         if scanner.in_keys:
             return "head"
         sure = aligner.sure
-        grade = next(i for i, most in enumerate((0, 1, 2, 3, 7, 15, 39, 10**9)) if sure <= most)
+        grade = next(i for i, most in enumerate((0, 1, 2, 3, 7, 15, 39, 149, 10**9)) if sure <= most)
         place = "end" if aligner.here >= page.draft.size else "markup" if scanner.run.strip() else (
             "border" if page.draft.starts[page.draft.line[aligner.here]] == aligner.here else "text"
         )  # fmt: skip

@@ -226,5 +226,10 @@ def _digits(written: str, value: int) -> str:
     wanted = str(value)
     if wanted.startswith(written):
         return wanted[len(written) :]
-    missing = max(0, len(wanted) - len(written))
-    return ("9" if int(written + "9" * missing) < value else "0") * missing
+    best = ""
+    for missing in range(max(0, len(wanted) + 2 - len(written))):
+        for digit in "09":
+            rest = digit * missing
+            if abs(int(written + rest) - value) < abs(int(written + best) - value):
+                best = rest
+    return best

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_CONTEXT = (4, 2, 1)  # ids encoded again with the draft; fewer are tried where more do not reproduce
+# Ids encoded again with the draft: more where these begin inside a character, fewer where they do not reproduce.
+_CONTEXT = (4, 6, 8, 2, 1)
 _UNFINISHED = "\ufffd"
 
 
@@ -35,13 +36,17 @@ class Codec:
         """
         if not written:
             return self.encode(text)
+        whole = False
         for size in _CONTEXT:
             tail = list(written[-size:])
             if len(tail) < size and size != _CONTEXT[0]:
                 continue
+            if size > _CONTEXT[0] and whole:
+                continue
             before = self.decode(tail).rstrip(_UNFINISHED)
             if before.startswith(_UNFINISHED):
                 continue  # begins inside a character
+            whole = True
             ids, ends = self.encode(before + text)
             if ids[: len(tail)] == tail:
                 shift = len(before)

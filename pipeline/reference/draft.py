@@ -13,6 +13,8 @@ from storage.records import Box
 _SPACE = re.compile(r"\s+")
 _BULLET = re.compile(r"(?:[•·▪◦○●■□➢✓❖*–—-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 
+_TITLE = 70  # most characters of a heading
+
 
 class Break(StrEnum):
     """What stands between a line and the one before it; the values are the marks in `DraftText.text`."""
@@ -87,7 +89,7 @@ def build(lines: Sequence[DraftLine]) -> DraftText:
         parts.append(written)
         length += len(written)
         kept.append(line)
-    kinds = tuple(_kind(kept[i - 1].text if i else "", line) for i, line in enumerate(kept))
+    kinds = tuple(_kind(kept, at) for at in range(len(kept)))
     found = DraftText(
         tuple(kept), "".join(parts), "".join(chars), tuple(at), tuple(line_of), tuple(starts), kinds
     )
@@ -96,21 +98,10 @@ def build(lines: Sequence[DraftLine]) -> DraftText:
     return found
 
 
-def _kind(before: str, line: DraftLine) -> str:
-    """How a border looks, for separators to be learned by: end of the line before, start of this one."""
-    text = line.text.lstrip()
-    first = text[:1]
-    if _BULLET.match(text):
-        start = "bullet"
-    elif first.islower():
-        start = "lower"
-    elif first.isdigit():
-        start = "digit"
-    elif is_spaceless(first):
-        start = "wide"
-    else:
-        start = "upper"
-    last = before.rstrip()[-1:]
+def _kind(lines: Sequence[DraftLine], at: int) -> str:
+    """How a border looks, for separators to be learned by: end of the line before, start of this one, its level."""
+    line = lines[at]
+    last = lines[at - 1].text.rstrip()[-1:] if at else ""
     end = (
         "stop"
         if last in ".?!:。"
@@ -120,4 +111,32 @@ def _kind(before: str, line: DraftLine) -> str:
         if is_spaceless(last)
         else "word"
     )
-    return f"{end} {start}" + (f" {line.level}" if line.level else "")
+    if end == "word" and at and _is_short(lines, at - 1):
+        end = "short"
+    return f"{end} {_start(lines, at)}" + (f" {line.level}" if line.level else "")
+
+
+def _start(lines: Sequence[DraftLine], at: int) -> str:
+    text = lines[at].text.lstrip()
+    first = text[:1]
+    if _BULLET.match(text):
+        return "bullet"
+    if first.islower():
+        return "lower"
+    if is_spaceless(first):
+        return "wide"
+    alone = at + 1 == len(lines) or lines[at + 1].before is not Break.WRAP
+    if (
+        alone
+        and len(text) < _TITLE
+        and text.rstrip()[-1:] not in ".,;:"
+        and lines[at].before is Break.PARAGRAPH
+    ):
+        return "title"
+    return "digit" if first.isdigit() else "upper"
+
+
+def _is_short(lines: Sequence[DraftLine], at: int) -> bool:
+    """Whether a line is well under the length of those around it: the last of a paragraph, a heading."""
+    around = sorted(len(line.text) for line in lines[max(0, at - 3) : at + 4])
+    return len(lines[at].text) < 0.75 * around[(3 * len(around)) // 4 - (len(around) == 4)]

@@ -8,10 +8,11 @@ from pipeline.reference.align import Aligner
 from pipeline.reference.boxes import BoxHeads
 from pipeline.reference.cells import CellOrder
 from pipeline.reference.draft import Break, DraftText
+from pipeline.reference.formulas import FormulaStyle
 from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.scanner import Mode, OutputScanner
 from pipeline.reference.separators import Border, Separators, border
-from pipeline.reference.skeleton import COMMANDS
 from pipeline.reference.spelling import Spelling
 
 _QUOTES = str.maketrans("’‘“”", "''\"\"")
@@ -34,7 +35,8 @@ class Renderer:
 
     def __init__(
         self, draft: DraftText, aligner: Aligner, scanner: OutputScanner, separators: Separators,
-        heads: BoxHeads, cells: CellOrder, furniture: FurniturePolicy, spelling: Spelling, json: bool,
+        heads: BoxHeads, cells: CellOrder, furniture: FurniturePolicy, spelling: Spelling,
+        formulas: FormulaStyle, grid: PipeGrid, json: bool,
     ) -> None:  # fmt: skip
         self._draft = draft
         self._aligner = aligner
@@ -44,13 +46,16 @@ class Renderer:
         self._cells = cells
         self._furniture = furniture
         self._spelling = spelling
+        self._formulas = formulas
+        self._grid = grid
         self._json = json
 
     def render(self, need: int) -> Rendered:
         """About `need` characters."""
         here = self._aligner.here
         if here >= self._draft.size:
-            return Rendered(self._end(), (), True)
+            open_head = self._scanner.in_keys and self._scanner.run.count("{") > self._scanner.run.count("}")
+            return NOTHING if open_head else Rendered(self._end(), (), True)
         walk = _Walk(self, here, need)
         return walk.run()
 
@@ -58,27 +63,24 @@ class Renderer:
         """What closes the text once the draft is written: an open cell, an open row."""
         run, mode = self._scanner.run, self._scanner.mode
         closing = ""
-        if self._json and not self._scanner.in_keys:
-            closing = '"}]'
+        if self._json:
+            run, closing = run[self._scanner.key_from :] if self._scanner.in_keys else run, '"}]'
         elif mode is Mode.PIPE and not run.strip():
             closing = " |"
         elif mode is Mode.HTML:
             closing = "</td></tr></table>"
-        if self._json and self._scanner.in_keys:
-            closing = '"}]'
         return closing[len(run) :] if closing.startswith(run) else ""
 
     # --- parts of a walk -----------------------------------------------------------------------------
 
-    def segment(self, begin: int, end: int) -> str:
-        """`draft.text[begin:end]` (no border in it) as the model spells it."""
-        return self.spell(self._draft.text[begin:end])
+    def segment(self, begin: int, end: int, math: bool) -> str:
+        """`draft.text[begin:end]` (no border in it) as the model spells it; `math`: a formula is open."""
+        text = self._draft.text[begin:end]
+        return self.spell(self._formulas.inside(text) if math else self._formulas.outside(text))
 
     def spell(self, text: str) -> str:
         """Characters as the model writes them where the scanner stands."""
         text = self._spelling.apply(text, self._scanner.mode)
-        if self._scanner.math:
-            text = "".join(COMMANDS[c] + " " if c in COMMANDS else c for c in text)
         if self._json:
             text = text.replace("\\", "\\\\").replace('"', '\\"')
         return text
@@ -139,7 +141,7 @@ class _Walk:
         if r._scanner.in_keys:
             if begins and here:
                 line = self._next_line(draft.line[here - 1])[0] or line
-            head = r._heads.draft(run, line)
+            head = r._heads.draft(run[r._scanner.key_from :], line)
             if head is None:
                 return NOTHING
             self._put(head, None)
@@ -149,10 +151,14 @@ class _Walk:
                 return self._done(True)
         else:
             self._put(r.first_gap(draft.gap(here) if here else "", None, run)[0], None)
+        math = r._scanner.math
+        if math and r._formulas.is_spaced and not run and self.parts == [""]:
+            self.parts[0] = " "
         while self.length < self.need:
             line = draft.line[self.here]
             last = self._last(line)
-            self._put(r.segment(draft.at[self.here], draft.at[last] + 1), None)
+            self._put(r.segment(draft.at[self.here], draft.at[last] + 1, math), None)
+            math = False
             if not self._enter(line, ""):
                 return self._done(True)
         return self._done(False)
@@ -219,6 +225,8 @@ class _Walk:
         ):
             return self._close_cell(following)
         text, chance = r.first_gap("", found, run)
+        if r._scanner.mode is Mode.PIPE and found.mark in (Break.CELL, Break.ROW) and not r._json:
+            text = self._barred(text, run, found.mark)
         self._put(text, chance)
         if found.mark == Break.ROW:
             self.row, self.column = self.row + 1, 1
@@ -226,6 +234,20 @@ class _Walk:
             self.column += 1
         self.here = start
         return True
+
+    def _barred(self, usual: str, run: str, mark: str) -> str:
+        """The border of a Markdown cell: spaces up to the bar of the rows above, and the rule under a header."""
+        grid = self.r._grid
+        row = (grid.line + "".join(self.parts)).rsplit("\n", 1)[-1]
+        if "\n" in run and grid.wants_rule:
+            rest = grid.rule() + "\n| "
+            return rest[len(grid.line) :] if rest.startswith(grid.line) else usual
+        if run.strip():
+            return usual
+        missing = grid.padding(row)
+        if missing is None:
+            return usual
+        return " " * missing + ("| " if mark == Break.CELL else "|\n| ")
 
     def _close_cell(self, following: int) -> bool:
         head = self.r._heads.draft("", following)

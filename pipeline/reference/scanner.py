@@ -40,6 +40,7 @@ class Mark(NamedTuple):
     char: str
     run: str
     mode: Mode
+    math: bool
 
 
 class OutputScanner:
@@ -53,6 +54,7 @@ class OutputScanner:
         self._inside = _Inside.KEY if json else _Inside.TEXT
         self._name = ""  # of the tag, command or entity under way
         self._from = 0  # where in `run` it began
+        self.key_from = 0  # where in `run` the part between two texts began
         self._escaped = False
         self._line_empty = True
         self._found: list[Mark] = []
@@ -94,7 +96,7 @@ class OutputScanner:
         elif char == "\\":
             self._escaped = True
         elif char == '"':
-            self._inside = _Inside.KEY
+            self._inside, self.key_from = _Inside.KEY, len(self.run)
             self.run += char
         else:
             self._take(char, char)
@@ -123,9 +125,9 @@ class OutputScanner:
     def _plain(self, char: str, raw: str) -> None:
         if char == "\n":
             self._new_line()
-        elif char == "|" and self._line_empty and self.mode is Mode.TEXT:
-            self.mode = Mode.PIPE
-        elif char == "$" and not self.run.endswith("$"):
+        elif self._line_empty and self.mode is not Mode.HTML and not char.isspace():
+            self.mode = Mode.PIPE if char == "|" else Mode.TEXT
+        if char == "$" and not self.run.endswith("$"):
             self.math = not self.math
         if not char.isspace():
             self._line_empty = False
@@ -136,14 +138,14 @@ class OutputScanner:
         self.run += raw
 
     def _count(self, char: str, run: str) -> None:
-        self._found.append(Mark(char, run, self.mode))
+        self._found.append(Mark(char, run, self.mode, self.math))
         self.run = ""
 
     def _new_line(self) -> None:
         if self._line_empty:
             self.math = False  # no formula runs over an empty line: a lone "$" was money
-        if self.mode is Mode.PIPE:
-            self.mode = Mode.TEXT
+            if self.mode is Mode.PIPE:
+                self.mode = Mode.TEXT
         self._line_empty = True
 
     def _tag(self, char: str, raw: str) -> bool:
@@ -159,7 +161,7 @@ class OutputScanner:
             elif self._name.startswith("</table"):
                 self.mode = Mode.TEXT
             elif self._name in ("<|ref|>", "<|det|>"):
-                self._inside = _Inside.KEY
+                self._inside, self.key_from = _Inside.KEY, self._from
         return True
 
     def _command(self, char: str, raw: str) -> bool:

@@ -67,7 +67,9 @@ class Separators:
         self._by_look: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._by_mark: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._cell = "<td>"  # how this model opens a cell
-        self._own: dict[tuple[Mode, str], list[bool]] = defaultdict(list)  # did a draft's mark part two cells?
+        self._own: dict[tuple[Mode, str], list[bool]] = defaultdict(
+            list
+        )  # did a draft's mark part two cells?
 
     def learn(self, mode: Mode, found: Border, run: str) -> None:
         """The output had `run` at a border."""
@@ -127,7 +129,8 @@ class Separators:
     def _usual(self, mode: Mode, found: Border) -> str:
         end, start, *level = found.kind.split() if found.kind else ("word", "upper")
         if mode is Mode.TEXT:
-            if found.mark == Break.PARAGRAPH and start == "lower" and end != "stop":
+            goes_on = (start == "lower" and end != "stop") or (end, start) == ("word", "upper")
+            if found.mark == Break.PARAGRAPH and goes_on:
                 return found.head + " " + found.tail
             if level and found.mark == Break.PARAGRAPH:
                 return found.head + "\n\n" + "#" * int(level[0]) + " " + found.tail
