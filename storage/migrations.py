@@ -223,3 +223,9 @@ def full_text(db: Database) -> None:
     db.execute(
         "CREATE TRIGGER pages_grams_ad AFTER DELETE ON pages BEGIN DELETE FROM page_grams WHERE page_id = old.id; END"
     )
+
+
+@migrations()
+def attempts(db: Database) -> None:
+    """The ways in which a page was tried: JSON [{rung, stop_reason, tokens, seconds}]."""
+    db.execute("ALTER TABLE pages ADD COLUMN attempts TEXT NOT NULL DEFAULT '[]'")

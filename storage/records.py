@@ -134,6 +134,16 @@ class DecodeStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadingAttempt:
+    """One way in which a page was tried that its first reading did not finish; the last one gave the text."""
+
+    rung: str  # page, task, regions, dpi, classic
+    stop_reason: StopReason
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class PageReading:
     """Everything known about a page once it has been read."""
 
@@ -159,6 +169,7 @@ class PageReading:
     decode: DecodeStats | None = None
     warnings: tuple[PageWarning, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)  # stage name → seconds
+    attempts: tuple[ReadingAttempt, ...] = ()  # empty where the first reading was complete
 
     @property
     def is_blank(self) -> bool:

@@ -18,6 +18,7 @@ from storage.records import (
     LayerVerdict,
     PageReading,
     PageWarning,
+    ReadingAttempt,
     StopReason,
 )
 from storage.work import PageJob
@@ -55,7 +56,7 @@ class DocumentResult:
 _PAGE_COLUMNS = (
     "document_id", "page", "label", "text", "markdown", "source", "engine", "model", "revision", "prompt", "layer",
     "layer_reason", "stop_reason", "confidence", "width_pt", "height_pt", "dpi", "width_px", "height_px", "tokens",
-    "target_passes", "drafted", "accepted", "warnings", "seconds", "read_at",
+    "target_passes", "drafted", "accepted", "warnings", "seconds", "attempts", "read_at",
 )  # fmt: skip
 # An upsert, not a replacement: the update trigger takes the old text out of the full-text index.
 _SAVE_PAGE = (
@@ -137,6 +138,7 @@ def _page_values(document_id: int, reading: PageReading, now: float) -> tuple[ob
         *((None,) * 4 if decode is None else (decode.tokens, decode.target_passes, decode.drafted, decode.accepted)),
         _clean(json.dumps([asdict(warning) for warning in reading.warnings], ensure_ascii=False)),
         json.dumps({name: round(value, 4) for name, value in reading.seconds.items()}),
+        json.dumps([{**asdict(attempt), "seconds": round(attempt.seconds, 4)} for attempt in reading.attempts]),
         now,
     )  # fmt: skip
 
@@ -246,6 +248,14 @@ def _reading(row: sqlite3.Row, blocks: tuple[Block, ...]) -> PageReading:
         decode=decode,
         warnings=_warnings(row["warnings"]),
         seconds=json.loads(row["seconds"]),
+        attempts=_attempts(row["attempts"]),
+    )
+
+
+def _attempts(text: str) -> tuple[ReadingAttempt, ...]:
+    return tuple(
+        ReadingAttempt(item["rung"], StopReason(item["stop_reason"]), item["tokens"], item["seconds"])
+        for item in json.loads(text)
     )
 
 

@@ -30,7 +30,7 @@ def page_object(page: PageReading | FailedPage, *, words: bool = True) -> dict[s
     """
     if not isinstance(page, PageReading):
         return _failed_object(page)
-    return {
+    found: dict[str, Any] = {
         "page": page.page,
         "label": page.label,
         "width_pt": _rounded(page.width_pt),
@@ -51,6 +51,12 @@ def page_object(page: PageReading | FailedPage, *, words: bool = True) -> dict[s
         "warnings": warning_objects(page.warnings),
         "error": None,
     }
+    if page.attempts:  # without their seconds, which differ from reading to reading
+        found["attempts"] = [
+            {"rung": attempt.rung, "stop_reason": attempt.stop_reason.value, "tokens": attempt.tokens}
+            for attempt in page.attempts
+        ]
+    return found
 
 
 def _failed_object(page: FailedPage) -> dict[str, Any]:

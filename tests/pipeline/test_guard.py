@@ -99,7 +99,7 @@ def test_the_description_holds_none_of_the_text() -> None:
     assert guard.verdict.note == "the model wrote the same 10 tokens 4 times over"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(period=st.integers(1, 1024), lead=st.integers(0, 300), seed=st.integers(0, 10**6))
 def test_every_period_is_found_before_the_sixth_copy(period: int, lead: int, seed: int) -> None:
     """Of units as long as a sentence, whatever repeats within them; what is shorter is allowed more (see above)."""

@@ -12,6 +12,8 @@ import pytest
 
 from storage.database import STEPS, open_database, open_readonly, transaction
 from storage.errors import AccessError, DatabaseError, DiskFullError, StorageError
+from storage.records import PageReading
+from storage.results import load_page
 
 
 def test_steps_are_those_of_the_migrations() -> None:
@@ -88,13 +90,13 @@ def test_bytes_that_are_no_utf8_are_a_path_too(tmp_path: Path, empty_database: P
 
 
 def older(path: Path) -> None:
-    """A database at `path` of before the last step, with content."""
+    """A database at `path` of before the full-text step, with content."""
     from sqlite_utils import Database
 
     from storage.migrations import migrations
 
     with sqlite3.connect(path) as conn:
-        migrations.apply(Database(conn), stop_before=STEPS[-1])
+        migrations.apply(Database(conn), stop_before="full_text")
         conn.execute("INSERT INTO control VALUES ('key', 'kept')")
     conn.close()
 
@@ -106,12 +108,36 @@ def test_older_database_is_copied_then_migrated(tmp_path: Path) -> None:
     assert conn.execute("SELECT value FROM control").fetchone()[0] == "kept"
     assert conn.execute("SELECT count(*) FROM pages_fts").fetchone()[0] == 0
     conn.close()
-    copy = tmp_path / f"ocrd-before-{STEPS[-1]}.db"
+    copy = tmp_path / "ocrd-before-full_text.db"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     kept = sqlite3.connect(copy)
     assert kept.execute("SELECT value FROM control").fetchone()[0] == "kept"
     assert kept.execute("SELECT count(*) FROM sqlite_master WHERE name = 'pages_fts'").fetchone()[0] == 0
     kept.close()
+
+
+def test_pages_read_before_attempts_were_kept_have_none(tmp_path: Path) -> None:
+    from sqlite_utils import Database
+
+    from storage.migrations import migrations
+
+    path = tmp_path / "ocrd.db"
+    with sqlite3.connect(path) as conn:
+        migrations.apply(Database(conn), stop_before="attempts")
+        conn.execute(
+            "INSERT INTO documents (id, sha256, size, state, added_at) VALUES (1, 'aa', 1, 'done', 0)"
+        )
+        conn.execute(
+            "INSERT INTO pages (document_id, page, text, markdown, source, layer, stop_reason, width_pt, height_pt,"
+            " read_at) VALUES (1, 1, 'old words', 'old words', 'engine', 'absent', 'complete', 1, 1, 0)"
+        )
+    conn.close()
+    conn = open_database(path)
+    page = load_page(conn, 1, 1)
+    assert isinstance(page, PageReading)
+    assert page.attempts == ()
+    assert conn.execute("SELECT count(*) FROM pages_fts WHERE pages_fts MATCH 'old'").fetchone()[0] == 1
+    conn.close()
 
 
 def test_older_database_is_not_read_halfway(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from storage.records import (
     Line,
     PageReading,
     PageWarning,
+    ReadingAttempt,
     StopReason,
     Word,
 )
@@ -74,6 +75,10 @@ FULL = PageReading(
     decode=DecodeStats(100, 40, 80, 60),
     warnings=(PageWarning("low_confidence", "0.4 – niedrig"),),
     seconds={"read": 1.25},
+    attempts=(
+        ReadingAttempt("page", StopReason.REPETITION, 16384, 90.5),
+        ReadingAttempt("task", StopReason.LENGTH, 100, 1.25),
+    ),
 )
 
 

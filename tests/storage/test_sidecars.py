@@ -25,7 +25,17 @@ from hypothesis import strategies as st
 
 from storage import sidecars
 from storage.errors import AccessError, DiskFullError, OcrdError, StorageError, VanishedError
-from storage.records import Block, Category, LayerVerdict, Line, PageReading, PageWarning, StopReason, Word
+from storage.records import (
+    Block,
+    Category,
+    LayerVerdict,
+    Line,
+    PageReading,
+    PageWarning,
+    ReadingAttempt,
+    StopReason,
+    Word,
+)
 from storage.results import DocumentResult, FailedPage
 from storage.sidecars import Written, is_sidecar, page_markdown, page_object, sidecar_names
 
@@ -180,6 +190,22 @@ def test_attachments_and_warnings_are_kept(folder: Folder) -> None:
     assert found["source"]["title"] is None
 
 
+def test_the_ways_a_page_was_tried_are_kept_without_their_seconds(folder: Folder) -> None:
+    tried = tuple(
+        ReadingAttempt(rung, stop, 40, seconds)
+        for rung, stop, seconds in (
+            ("page", StopReason.REPETITION, 1.5),
+            ("classic", StopReason.COMPLETE, 0.5),
+        )
+    )
+    found = load(folder.write(folder.source(), reading(attempts=tried)))
+    assert found["pages"][0]["attempts"] == [
+        {"rung": "page", "stop_reason": "repetition", "tokens": 40},
+        {"rung": "classic", "stop_reason": "complete", "tokens": 40},
+    ]
+    assert "attempts" not in page_object(reading())
+
+
 def test_a_document_without_pages_is_valid(folder: Folder) -> None:
     written = sidecars.write(folder.source(), document(), None, None, PROVENANCE, folder.library)
     assert load(written)["pages"] == []
@@ -232,7 +258,7 @@ def test_the_schema_is_strict_and_says_what_everything_is() -> None:
             if "properties" in node and node.get("type") == "object":
                 if "additionalProperties" not in node:
                     yield f"{name} is open"
-                if set(node["properties"]) - set(node["required"]) - {"words"}:
+                if set(node["properties"]) - set(node["required"]) - {"words", "attempts"}:
                     yield f"{name} has optional keys"
             for key, value in node.items():
                 yield from objects(value, f"{name}/{key}")
