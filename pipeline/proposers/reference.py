@@ -23,7 +23,7 @@ from pipeline.reference.formulas import FormulaStyle
 from pipeline.reference.furniture import FurniturePolicy
 from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.render import Rendered, Renderer
-from pipeline.reference.scanner import Mark, OutputScanner
+from pipeline.reference.scanner import Mark, Mode, OutputScanner
 from pipeline.reference.separators import Separators, border
 from pipeline.reference.source import DraftSource
 from pipeline.reference.spelling import Spelling
@@ -64,6 +64,11 @@ class _Page:
             if index >= 0:
                 self._learn_formulas(mark, index)
             gap = self.draft.gap(index) if index >= 0 else ""
+            if gap == " " and mark.mode is not Mode.TEXT and self.draft.at[index] > 1:
+                at = self.draft.at[index]
+                self.separators.learn_inline(
+                    mark.mode, self.draft.text[at - 2] + self.draft.text[at], mark.run
+                )
             if mark.run == gap:
                 if gap.strip():
                     self.spelling.learn(mark.mode, gap, mark.run)
@@ -170,7 +175,11 @@ class ReferenceProposer:
             missing = page.separators.unfinished(scanner.mode, scanner.run)
             yield from self._tokenised(Rendered(missing, (), False, cut=False), limit, "form")
             return
-        yield from self._tokenised(page.renderer.render(limit * _CHARACTERS), limit, self._situation(page))
+        need, basis = limit * _CHARACTERS, self._situation(page)
+        found = list(self._tokenised(page.renderer.render(need), limit, basis))
+        if not found and scanner.run and not scanner.in_keys and page.aligner.here < page.draft.size:
+            found = list(self._tokenised(page.renderer.render(need, settled=True), limit, "settled"))
+        yield from found
 
     def _tokenised(self, rendered: Rendered, limit: int, basis: str) -> Iterator[Draft]:
         """The draft of a text where it would stand."""

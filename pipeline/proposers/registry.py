@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import os
 
 from pipeline.proposers.base import NoProposer, Proposer
+from pipeline.proposers.corrupt import CORRUPT, VARIABLE, CorruptProposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
 from storage.errors import SettingsError
 
@@ -18,6 +20,8 @@ PROPOSERS: dict[str, str] = {
 
 def resolve(name: str) -> str:
     """The proposer that `name` stands for. Raises: `SettingsError` naming the nearest."""
+    if name != "none" and os.environ.get(VARIABLE) == CORRUPT:
+        return CORRUPT
     if name == AUTO:
         return "lookup"
     if name not in PROPOSERS:
@@ -29,4 +33,9 @@ def resolve(name: str) -> str:
 
 def create(name: str, table: NGramTable) -> Proposer:
     """A proposer for one page; `table` holds what the document's earlier pages said."""
-    return NoProposer() if resolve(name) == "none" else LookupProposer(table)
+    match resolve(name):
+        case "none":
+            return NoProposer()
+        case "corrupt":
+            return CorruptProposer()
+    return LookupProposer(table)

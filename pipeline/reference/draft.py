@@ -64,7 +64,7 @@ class DraftText:
 
 
 def build(lines: Sequence[DraftLine]) -> DraftText:
-    """The draft made of `lines`; those without a character that counts are left out."""
+    """The draft made of `lines`; those without a letter or digit are left out."""
     kept: list[DraftLine] = []
     parts: list[str] = []
     chars: list[str] = []
@@ -74,7 +74,7 @@ def build(lines: Sequence[DraftLine]) -> DraftText:
     length = 0
     for line in lines:
         written = "".join(as_written(c) for c in _SPACE.sub(" ", line.text).strip())
-        if not any(is_skeleton(f) for c in written for f in folded(c)):
+        if not any(c.isalnum() for c in written):  # rules, dot leaders
             continue
         if kept:
             parts.append(line.before)

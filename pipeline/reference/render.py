@@ -50,13 +50,13 @@ class Renderer:
         self._grid = grid
         self._json = json
 
-    def render(self, need: int) -> Rendered:
-        """About `need` characters."""
+    def render(self, need: int, settled: bool = False) -> Rendered:
+        """About `need` characters. `settled`: the mark-up that is written is all there is before the next character."""
         here = self._aligner.here
         if here >= self._draft.size:
             open_head = self._scanner.in_keys and self._scanner.run.count("{") > self._scanner.run.count("}")
             return NOTHING if open_head else Rendered(self._end(), (), True)
-        walk = _Walk(self, here, need)
+        walk = _Walk(self, here, need, settled)
         return walk.run()
 
     def _end(self) -> str:
@@ -123,11 +123,12 @@ class Renderer:
 class _Walk:
     """One rendering: moves over the draft, line by line."""
 
-    def __init__(self, renderer: Renderer, here: int, need: int) -> None:
+    def __init__(self, renderer: Renderer, here: int, need: int, settled: bool) -> None:
         self.r = renderer
         self.draft = renderer._draft
         self.here = here
         self.need = need
+        self.settled = settled
         self.parts: list[str] = []
         self.length = 0
         self.risks: list[tuple[int, float]] = []
@@ -146,9 +147,13 @@ class _Walk:
                 return NOTHING
             self._put(head, None)
             self.here = draft.starts[line] if begins else here
+        elif self.settled:
+            pass
         elif begins and (here or run):
             if not self._enter(draft.line[here - 1] if here else -1, run):
                 return self._done(True)
+        elif not run and r._scanner.mode is not Mode.TEXT and draft.gap(here) == " ":
+            self._part_inline(draft.text[draft.at[here] - 2] + draft.text[draft.at[here]], line)
         else:
             self._put(r.first_gap(draft.gap(here) if here else "", None, run)[0], None)
         math = r._scanner.math
@@ -157,7 +162,10 @@ class _Walk:
         while self.length < self.need:
             line = draft.line[self.here]
             last = self._last(line)
-            self._put(r.segment(draft.at[self.here], draft.at[last] + 1, math), None)
+            if r._scanner.mode is Mode.TEXT:
+                self._put(r.segment(draft.at[self.here], draft.at[last] + 1, math), None)
+            else:
+                self._put_cells(draft.text[draft.at[self.here] : draft.at[last] + 1], line)
             math = False
             if not self._enter(line, ""):
                 return self._done(True)
@@ -228,12 +236,36 @@ class _Walk:
         if r._scanner.mode is Mode.PIPE and found.mark in (Break.CELL, Break.ROW) and not r._json:
             text = self._barred(text, run, found.mark)
         self._put(text, chance)
-        if found.mark == Break.ROW:
-            self.row, self.column = self.row + 1, 1
-        elif found.mark == Break.CELL:
-            self.column += 1
+        self._count(found.mark)
         self.here = start
         return True
+
+    def _put_cells(self, text: str, line: int) -> None:
+        """Text of a table's line: its spaces may part cells."""
+        before = ""
+        for word in self.r.spell(text).split(" "):
+            if before and word:
+                self._part_inline(before[-1] + word[0], line)
+            self._put(word, None)
+            before = word
+
+    def _part_inline(self, pair: str, line: int) -> None:
+        r, mode = self.r, self.r._scanner.mode
+        if not r._separators.parts_inline(mode, pair):
+            self._put(" ", None)
+            return
+        mark = r._cells.next(line, self.column, self.row)[1] or Break.CELL
+        text, chance = r._separators.guess(mode, Border("", mark, "", ""))
+        if mode is Mode.PIPE and not r._json:
+            text = self._barred(text, "", mark)
+        self._put(text, chance)
+        self._count(mark)
+
+    def _count(self, mark: str) -> None:
+        if mark == Break.ROW:
+            self.row, self.column = self.row + 1, 1
+        elif mark == Break.CELL:
+            self.column += 1
 
     def _barred(self, usual: str, run: str, mark: str) -> str:
         """The border of a Markdown cell: spaces up to the bar of the rows above, and the rule under a header."""

@@ -67,6 +67,7 @@ class Separators:
         self._by_look: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._by_mark: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._cell = "<td>"  # how this model opens a cell
+        self._inline: dict[tuple[Mode, str], list[bool]] = defaultdict(list)
         self._own: dict[tuple[Mode, str], list[bool]] = defaultdict(
             list
         )  # did a draft's mark part two cells?
@@ -89,6 +90,15 @@ class Separators:
         """Whether the draft's `mark` has lately stood between two cells."""
         known = self._own.get((mode, mark), ())[-4:]
         return sum(known) * 2 > len(known) if known else mark != Break.WRAP
+
+    def learn_inline(self, mode: Mode, pair: str, run: str) -> None:
+        """In a table the output had `run` at a space of the draft's; `pair`: the characters beside it."""
+        self._inline[mode, classes(pair)].append("|" in run or "<t" in run)
+
+    def parts_inline(self, mode: Mode, pair: str) -> bool:
+        """Whether a space inside a draft line of a table parts two cells."""
+        known = self._inline.get((mode, classes(pair)), ())[-4:]
+        return sum(known) * 2 > len(known) if known else classes(pair) == "00"
 
     def guess(self, mode: Mode, found: Border) -> Guess:
         """What the output will have there, nothing of it being written."""
@@ -158,6 +168,11 @@ class Separators:
                 if start >= 0 and form.startswith(run[start:]) and len(form) > len(run) - start:
                     return form[len(run) - start :]
         return ""
+
+
+def classes(pair: str) -> str:
+    """Each character as what it is: a digit, a letter, something else."""
+    return "".join("0" if c.isdigit() else "a" if c.isalpha() else "." for c in pair)
 
 
 def _mark_of(run: str) -> Break:
