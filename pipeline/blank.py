@@ -170,4 +170,6 @@ def _is_believable(word: Word) -> bool:
         return False
     if word.confidence >= _BELIEVED_ANYWAY and any(char.isalnum() for char in word.text):
         return True
+    if len(word.text) == 1 and word.text.isascii():  # any stroke can be taken for a 1 or a 4
+        return False
     return bool(_WORD.search(word.text) or _NUMBER.fullmatch(word.text) or _FOREIGN.search(word.text))

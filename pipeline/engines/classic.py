@@ -5,7 +5,8 @@ Three ways for a page after Tesseract's reading:
   reads the whole page, and the better reading stays;
 - some lines hold a doubtful word: RapidOCR recognises that part of the line (20 to 90 ms, no detection) and its
   words replace the doubtful ones. Where that brings letters Tesseract does not know (é, ü, ß with English data), the
-  page is in another language, and the bar for the rest of its lines rises;
+  page is in another language, and the bar for the rest of its lines rises. On pages with hardly any English word
+  English data alone drop the accent of one-letter words (à, é, ó) and are sure of it: such lines are doubtful, too;
 - ink is left that no word covers: RapidOCR's detector looks at the page, reduced, and what it finds uncovered is read.
 
 Thresholds measured on 346 lines of 11 ground-truth pages (wrong characters: Tesseract 101, RapidOCR 37, of which
@@ -52,6 +53,30 @@ _DOUBTFUL_FOREIGN = 0.97
 _SURE_FOREIGN = 1.01
 _MIN_FOREIGN_LINES = 2
 _MIN_FOREIGN_PART = 0.1
+# The most frequent words of English prose: three in ten words of it are one of these.
+_ENGLISH = frozenset(
+    [
+        "the",
+        "of",
+        "and",
+        "to",
+        "in",
+        "is",
+        "that",
+        "it",
+        "for",
+        "was",
+        "on",
+        "are",
+        "as",
+        "with",
+        "be",
+        "by",
+        "at",
+    ]
+)
+_MIN_WORDS, _ENGLISH_PART = 12, 0.06
+_ALONE = frozenset("aeouy")  # words of one letter that carry an accent in other languages
 _MOST = 0.7  # of a line's width: beyond that all of it is read again
 _GARBAGE = 0.35  # lines below this that RapidOCR cannot read either are no text
 _GARBAGE_SHORT, _SHORT = 0.7, 3  # few characters are easily seen in anything
@@ -68,6 +93,7 @@ class ClassicEngine:
     def __init__(self, settings: Settings) -> None:
         self._tesseract = TesseractEngine(settings)
         self._rapid = RapidReader()
+        self._only_english = tuple(settings.languages) == ("eng",)
 
     def version(self) -> str:
         """Names and versions of both, for the provenance."""
@@ -112,6 +138,9 @@ class ClassicEngine:
 
         doubtful = [at for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL]
         merged = {at: reread(lines[at], second, doubtful_part(lines[at]), _SURE) for at in doubtful}
+        if self._only_english and is_other_language(lines):
+            bare = [at for at, line in enumerate(lines) if any(w.text.lower() in _ALONE for w in line.words)]
+            merged |= {at: reread(lines[at], second, slice(None), _SURE_FOREIGN) for at in bare}
         foreign = sum(_has_more_foreign_letters(line, lines[at]) for at, line in merged.items() if line)
         if foreign >= max(_MIN_FOREIGN_LINES, _MIN_FOREIGN_PART * len(lines)):
             rest = [at for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL_FOREIGN]
@@ -138,6 +167,12 @@ def doubt(line: Line) -> float:
     """The confidence of the line's least sure word that has a letter or digit (of any, where none has)."""
     words = [word for word in line.words if any(char.isalnum() for char in word.text)] or line.words
     return min((word.confidence or 0.0 for word in words), default=0.0)
+
+
+def is_other_language(lines: Sequence[Line]) -> bool:
+    """Whether a text of some length has hardly any of the words that English cannot do without."""
+    words = [word.text.lower() for line in lines for word in line.words if word.text.isalpha()]
+    return len(words) >= _MIN_WORDS and sum(word in _ENGLISH for word in words) < _ENGLISH_PART * len(words)
 
 
 def reread(line: Line, second: Callable[[Box], Reread], part: slice, sure: float) -> Line | None:

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.cer import character_error_rate
 from pipeline.engines.base import EngineReading, PageImage
-from pipeline.engines.classic import ClassicEngine, crop, doubt, doubtful_part, reread
+from pipeline.engines.classic import ClassicEngine, crop, doubt, doubtful_part, is_other_language, reread
 from pipeline.engines.lines import make_line
 from pipeline.engines.rapid import Reread
 from pipeline.structure import structure
@@ -150,3 +150,22 @@ def test_all_of_a_line_is_read_again_where_most_is_doubtful() -> None:
 
 def test_a_second_reading_that_is_no_better_changes_nothing() -> None:
     assert reread(LINE, lambda box: Reread("wxs sctting in", 0.4), slice(1, 4), 0.95) is LINE
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (
+            "Linzensoep a la Waterman 4 ons linzen 3 liter water 3 uien bloem boter kopjes melk laurier kerrie zout",
+            True,
+        ),
+        (
+            "the boats of the harbour were in the bay and it was the end of a long day at sea for all on them",
+            False,
+        ),
+        ("Total due 12.40", False),  # too short to tell
+    ],
+)
+def test_a_text_without_the_commonest_words_is_no_english(text: str, other: bool) -> None:
+    line = make_line(tuple(Word(word, (0, 0, 1, 1), 0.9) for word in text.split()))
+    assert is_other_language([line]) is other
