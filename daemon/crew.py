@@ -93,6 +93,7 @@ class Crew:
             self.conn, self.owner, pid=os.getpid(), host=processes.host(), role="supervisor", now=now
         )
         workers.put(self.conn, "engine", engine)
+        workers.put(self.conn, "engine_note", None)
         workers.put(self.conn, "peak_rss_mb", None)
         self.check_space()
 

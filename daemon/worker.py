@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from daemon.activity import Activity
 from daemon.intake import Intake, register_again
 from daemon.publish import provenance, publish
-from storage import jobs, results
+from storage import jobs, results, workers
 from storage.database import explain
 from storage.errors import DiskFullError, OcrdError, StorageError, from_os_error
 from storage.work import PageJob, PublishJob
@@ -76,6 +76,7 @@ class Worker:
         self._solo = False  # a page that may kill us is being read: nothing else is in flight
         self._intake = Intake(conn, owner, settings, self._open_info, self._explain, watching)
         self.pages_read = 0
+        self._noticed = ""
 
     # --- turns ---------------------------------------------------------------------------------------
 
@@ -178,6 +179,7 @@ class Worker:
         else:
             self.activity.stage("save", self.clock())
             self._save(job, reading)
+            self._pass_on_notice()
             seconds = time.perf_counter() - started
             log.debug("page read", extra={"path": job.path, "page": job.page, "seconds": seconds})
         # A failed future refers to an exception that refers to this frame: the page's pixels would hang in that ring.
@@ -185,6 +187,13 @@ class Worker:
         self._solo = False
         self.activity.rest()
         return True
+
+    def _pass_on_notice(self) -> None:
+        """What an engine has to say of itself goes to `ocrd status`."""
+        notices = [str(note) for engine in self._engines.values() if (note := getattr(engine, "notice", ""))]
+        if notices and notices[0] != self._noticed:
+            self._noticed = notices[0]
+            workers.put(self.conn, "engine_note", self._noticed)
 
     def _fill(self) -> None:
         """Have the next pages prepared; claim more where there is none."""

@@ -237,12 +237,12 @@ def _chip() -> str:
     return platform.processor()
 
 
-def key(loaded: LoadedModel, fingerprint: str) -> str:
-    """The name a calibration is kept under: machine, model (`fingerprint`), precision, MLX and mlx-vlm."""
+def key(loaded: LoadedModel, fingerprint: str, more: str = "") -> str:
+    """The name a calibration is kept under: machine, model (`fingerprint`), precision, MLX, mlx-vlm and `more`."""
     from importlib.metadata import version
 
     parts = {
-        "format": FORMAT, "machine": machine(), "model": fingerprint, "device": loaded.device, "dtype": loaded.dtype,
+        "format": FORMAT, "more": more, "machine": machine(), "model": fingerprint, "device": loaded.device, "dtype": loaded.dtype,
         "quantisation": loaded.checkpoint.config.get("quantization"),
         "mlx": version("mlx"), "mlx-vlm": version("mlx-vlm"),
     }  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pipeline.adapter import inputs as page_inputs
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from pipeline.calibration import Calibration
+
+log = logging.getLogger(__name__)
 
 # Top-two logit margin under which a row of a block is decided again by a single row, where nothing was calibrated.
 # float32 on a CPU: rows differ by up to 7e-5 (measured on the five tiny checkpoints). Half precision on a GPU: a guess.
@@ -81,8 +84,21 @@ class ModelReader:
         self.encoder = encoder
         self.settings = settings
         self.calibration = calibration
+        self.drafts_off = ""  # why nothing is drafted although `settings` say so
         self._curve = CostCurve(calibration.costs) if calibration is not None else None
         self._rules = _rules(preset, loaded)
+
+    def with_mode(self, mode: str, max_tokens: int | None) -> ModelReader:
+        """The same model with other drafts and another budget, without a store of features."""
+        encoder = VisionEncoder(self.loaded, self.encoder.fingerprint, None, self.encoder.name)
+        settings = replace(self.settings, mode=mode, max_tokens=max_tokens)
+        return ModelReader(self.loaded, self.preset, encoder, settings, self.calibration)
+
+    def switch_off(self, reason: str) -> None:
+        """Draft nothing from now on."""
+        log.warning("drafts are off: %s", reason)
+        self.drafts_off = reason
+        self.settings = replace(self.settings, mode="none")
 
     def prompt(self, task: Task) -> Prompt:
         """The preset's prompt for a task. Raises: `SettingsError` where it has none."""

@@ -6,9 +6,10 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from pipeline import calibration, checkpoint, vision
+from pipeline import calibration, checkpoint, startup_check, vision
 from pipeline.adapter import loading
 from pipeline.model_reader import DecodeSettings, ModelReader
+from pipeline.proposers import registry
 from storage.errors import OcrdError
 from storage.features import FeatureStore
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.adapter.loading import LoadedModel
     from pipeline.calibration import Calibration
     from pipeline.model_files import ModelLocation
+    from pipeline.startup_check import Outcome, Verdict
     from storage.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,7 +30,33 @@ def open_reader(settings: Settings, location: ModelLocation) -> ModelReader:
     encoder = vision.VisionEncoder(loaded, fingerprint, store, location.preset.name)
     decoding = DecodeSettings(settings.mode, settings.max_draft, settings.max_tokens or None, settings.verify)
     measured = calibrate(settings, loaded, fingerprint) if decoding.mode != "none" else None
-    return ModelReader(loaded, location.preset, encoder, decoding, measured)
+    reader = ModelReader(loaded, location.preset, encoder, decoding, measured)
+    if settings.calibrate and decoding.mode != "none":
+        verdict = check(settings, reader)
+        if not verdict.ok:
+            reader.switch_off(verdict.reason)
+    return reader
+
+
+def check(settings: Settings, reader: ModelReader) -> Verdict:
+    """Whether drafts are right and pay with this model on this machine, tried now if it never was.
+
+    Raises: `EngineError`, `OutOfMemoryError` of the model.
+    """
+    proposer = registry.resolve(reader.settings.mode)
+    region = reader.preset.max_region_px
+    image = startup_check.picture(reader.preset.text_height_px, region[0] if region else None)
+
+    def read(mode: str) -> tuple[Outcome, float]:
+        reading = reader.with_mode(mode, startup_check.MAX_TOKENS).read(image)
+        return reading.outcome, reading.seconds.get("decode", 0.0)
+
+    def take() -> Verdict:
+        log.info("checking what %s drafts, once on this machine", proposer)
+        return startup_check.check(proposer, lambda: read("none"), lambda: read(reader.settings.mode))
+
+    name = calibration.key(reader.loaded, reader.encoder.fingerprint, proposer)
+    return startup_check.load_or_check(settings.calibration_path / f"{name}.check.json", take)
 
 
 def load(settings: Settings, location: ModelLocation) -> tuple[LoadedModel, str]:
@@ -61,3 +89,9 @@ def calibrate(
             raise
         log.warning("the model could not be measured, the defaults serve: %s", error)
         return None
+
+
+def forget_checks(settings: Settings) -> None:
+    """Have drafts checked again at each model's next load."""
+    for path in settings.calibration_path.glob("*.check.json"):
+        path.unlink(missing_ok=True)

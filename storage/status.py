@@ -77,7 +77,7 @@ def summary(
             for row in processes
             if row["role"] == "worker"
         ],
-        "engine": control.get("engine"),
+        "engine": "; ".join(filter(None, (control.get("engine"), control.get("engine_note")))) or None,
         "pause": [{"kind": p.kind, "reason": p.reason, "path": p.path, "since": p.since} for p in pauses],
         "pause_reason": pauses[0].reason if pauses else None,
     }

@@ -168,6 +168,7 @@ def calibrate(name: Name, home: Home = None, as_json: AsJson = False, verbose: V
     loaded, fingerprint = opening.load(settings, model_files.locate(name, settings))
     measured = opening.calibrate(settings, loaded, fingerprint, again=True)
     assert measured is not None  # as it is taken again
+    opening.forget_checks(settings)
     if as_json:
         console.write_json(asdict(measured) | {"model": name})
         return

@@ -67,6 +67,7 @@ class VlmEngine:
         self._reader: ModelReader | None = None
         self._drafter: TesseractEngine | None = None
         self._table: tuple[str, NGramTable] = ("", NGramTable())
+        self._noticed = False
         self.keep: list[ImageReading] | None = None  # a bench puts a list here to see every reading
 
     def version(self) -> str:
@@ -117,7 +118,16 @@ class VlmEngine:
             reading = yield from self._lines(page, hint)
         else:
             reading = yield from self._blocks(page, hint)
+        if self.notice and not self._noticed:
+            self._noticed = True  # once is enough: `ocrd status` goes on saying it
+            reading = replace(reading, warnings=(*reading.warnings, PageWarning("drafts_off", self.notice)))
         return replace(reading, model=self.preset.name, revision=self.location.revision)
+
+    @property
+    def notice(self) -> str:
+        """What people should know of how this engine reads here; empty where all is well."""
+        off = self._reader.drafts_off if self._reader is not None else ""
+        return f"drafts off: {off}" if off else ""
 
     def close(self) -> None:
         """Let go of the model."""

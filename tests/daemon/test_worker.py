@@ -557,3 +557,16 @@ def test_a_heartbeat_keeps_leases_and_shows_what_is_done(
     activity.rest()
     heartbeat.beat(bench.conn)
     assert workers.rows(bench.conn)[0].stage is None
+
+
+def test_what_an_engine_says_of_itself_is_in_the_status(
+    bench: Bench, make_png: MakeFile, tmp_path: Path
+) -> None:
+    worker = bench.worker()
+    bench.add(make_png(tmp_path / "a.png"))
+    workers.put(bench.conn, "engine", "vlm")
+    engine = FakeEngine("", sleep=lambda seconds: None)
+    engine.notice = "drafts off: slower"  # type: ignore[attr-defined]
+    worker._make_engine = lambda name, settings: engine
+    bench.run(worker)
+    assert status.snapshot(bench.conn, now=bench.now)["engine"] == "vlm; drafts off: slower"

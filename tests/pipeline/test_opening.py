@@ -1,0 +1,67 @@
+"""A model's first load on a machine: measured, checked, and drafts switched off where the check says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import blas, calibration, model_files, startup_check
+from storage.settings import Settings
+
+blas.preload()
+pytest.importorskip("mlx.core", reason="mlx has no wheel for this machine")
+
+from pipeline import opening  # noqa: E402
+from pipeline.model_reader import ModelReader  # noqa: E402
+from pipeline.proposers import corrupt  # noqa: E402
+from pipeline.schedule import CostSchedule  # noqa: E402
+from tests.pipeline.test_calibration import MEASURED  # noqa: E402
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    taken = iter([MEASURED])  # a second measurement would be a StopIteration
+    monkeypatch.setattr(calibration, "measure", lambda *_, **__: next(taken))
+    monkeypatch.setattr(startup_check, "MAX_TOKENS", 12)
+    return Settings(tmp_path / "home", mode="lookup", max_tokens=16)
+
+
+def opened(settings: Settings) -> ModelReader:
+    return opening.open_reader(settings, model_files.locate("tiny", settings))
+
+
+def test_first_load_measures_and_checks_and_later_ones_do_not(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = opened(settings)
+    assert reader.calibration == MEASURED
+    assert isinstance(reader._schedule(), CostSchedule)
+    assert reader._tau() == MEASURED.tau
+    assert len(list(settings.calibration_path.glob("*.check.json"))) == 1
+    monkeypatch.setattr(startup_check, "check", pytest.fail)
+    again = opened(settings)
+    assert again.calibration == MEASURED
+    assert (again.settings.mode, again.drafts_off) == (reader.settings.mode, reader.drafts_off)
+
+
+def test_without_drafts_or_where_it_is_not_wanted_nothing_is_measured(settings: Settings) -> None:
+    for quiet in (replace(settings, calibrate=False), replace(settings, mode="none")):
+        reader = opened(quiet)
+        assert reader.calibration is None
+        assert not settings.calibration_path.exists()
+
+
+def test_a_corrupt_proposer_is_found_and_pages_are_read_without(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = startup_check.picture(20, 504)
+    unchecked = replace(settings, calibrate=False)
+    truth = opened(replace(unchecked, mode="none")).read(image)
+    monkeypatch.setenv(corrupt.VARIABLE, corrupt.CORRUPT)
+    assert opened(unchecked).read(image).outcome.ids != truth.outcome.ids  # it does spoil what is written
+    reader = opened(settings)
+    assert "reads otherwise" in reader.drafts_off
+    reading = reader.read(image)
+    assert (reading.text, reading.outcome.drafted) == (truth.text, 0)
