@@ -13,13 +13,14 @@ from pipeline.adapter.loading import LoadedModel
 from pipeline.adapter.session import MlxSession
 from pipeline.decode import DecodeOptions, Outcome, Step, decode
 from pipeline.engines.base import Piece
+from pipeline.guard import Guard, GuardedSchedule, Verdict
 from pipeline.presets import Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
 from pipeline.rules import NoRepeatNGram
 from pipeline.schedule import AdaptiveSchedule, CostCurve, CostSchedule, FixedSchedule, Schedule
-from pipeline.text_stream import TextStream
+from pipeline.text_stream import TextStream, text_of
 from pipeline.vision import VisionEncoder
 from storage.errors import SettingsError
 from storage.records import StopReason
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 # float32 on a CPU: rows differ by up to 7e-5 (measured on the five tiny checkpoints). Half precision on a GPU: a guess.
 TAU_FLOAT32 = 1e-3
 TAU_HALF = 0.25
+_LEAST_BUDGET = 512  # ids any picture may be answered with, however small
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class DecodeSettings:
 
 @dataclass(slots=True)
 class ImageReading:
-    """What a model said about one image, and what it took."""
+    """What a model said about one image, and what it took. `text` ends where the guard says that it is good."""
 
     prompt: Prompt
     text: str = ""
@@ -60,6 +62,12 @@ class ImageReading:
         None  # width, height the processor made of it: the space of dots.ocr's boxes
     )
     seconds: dict[str, float] = field(default_factory=dict)  # inputs, vision, prefill, decode
+    guard: Verdict | None = None  # why the guard ended the text, if it did
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the good text; `outcome` has all that were written."""
+        return self.outcome.ids if self.guard is None else self.outcome.ids[: self.guard.keep]
 
     @property
     def stop_reason(self) -> StopReason:
@@ -115,10 +123,12 @@ class ModelReader:
         *,
         table: NGramTable | None = None,
         suffix: str = "",
+        independent: str = "",
     ) -> Generator[Piece, None, ImageReading]:
         """Read `image` (RGB), yielding text as it is accepted; the generator's return value is the whole reading.
 
         `table`: token history of the document, extended by this reading. `suffix` follows the prompt (a region's box).
+        `independent`: another reading of the image, for the guard: what repeats there may repeat here.
         Closing the generator cancels between two passes. Raises: `EngineError`, `OutOfMemoryError`.
         """
         prompt = self.prompt(task or self.preset.task)
@@ -136,7 +146,9 @@ class ModelReader:
             self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features)
         )
         proposer = registry.create(self.settings.mode, table if table is not None else NGramTable())
-        loop = decode(session, proposer, self._options(), self._schedule())
+        budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
+        guard = Guard(self.loaded.tokenizer, budget=budget, independent=independent)
+        loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))
         stream = TextStream(self.loaded.tokenizer)
         while True:
             try:
@@ -150,7 +162,11 @@ class ModelReader:
             text = stream.push(step.ids)
             reading.text += text
             yield _piece(text, step)
-        reading.text = self._without_stop_string(reading.text + stream.flush())
+        reading.text += stream.flush()
+        if reading.stop_reason is not StopReason.COMPLETE and guard.verdict is not None:
+            reading.guard = guard.verdict
+            reading.text = text_of(self.loaded.tokenizer, reading.ids)
+        reading.text = self._without_stop_string(reading.text)
         reading.seconds["decode"] = time.perf_counter() - started
         return reading
 
@@ -161,9 +177,10 @@ class ModelReader:
         *,
         table: NGramTable | None = None,
         suffix: str = "",
+        independent: str = "",
     ) -> ImageReading:
         """`stream` to its end."""
-        pieces = self.stream(image, task, table=table, suffix=suffix)
+        pieces = self.stream(image, task, table=table, suffix=suffix, independent=independent)
         while True:
             try:
                 next(pieces)
@@ -171,12 +188,12 @@ class ModelReader:
                 reading: ImageReading = end.value
                 return reading
 
-    def _options(self) -> DecodeOptions:
+    def _options(self, guard: Guard) -> DecodeOptions:
         return DecodeOptions(
             max_tokens=self.settings.max_tokens or self.preset.max_tokens,
             stop_ids=self.loaded.stop_ids,
             rules=self._rules,
-            watch=self._stop_string_watch(),
+            watch=_first_of(self._stop_string_watch(), guard),
             tau=self._tau(),
             equal_upto=self.calibration.equal_upto if self.calibration is not None else 1,
         )
@@ -215,6 +232,20 @@ class ModelReader:
     def _without_stop_string(self, text: str) -> str:
         cuts = [at for s in self.preset.stop_strings if (at := text.find(s)) >= 0]
         return text[: min(cuts)] if cuts else text
+
+
+def _first_of(
+    first: Callable[[int], StopReason | None] | None, second: Callable[[int], StopReason | None]
+) -> Callable[[int], StopReason | None]:
+    """Both are told of every id; the first one's reason counts for more."""
+    if first is None:
+        return second
+
+    def watch(token: int) -> StopReason | None:
+        reason, other = first(token), second(token)
+        return reason or other
+
+    return watch
 
 
 def _rules(preset: Preset, loaded: LoadedModel) -> tuple[NoRepeatNGram, ...]:

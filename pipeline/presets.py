@@ -79,6 +79,8 @@ class Preset:
     size_gb: float  # of the files to fetch, roughly
     min_pixels: int = 0
     retry_task: Task | None = None  # asked when the default one goes into a loop
+    # Most ids of an answer per id of its picture; of 784 pixels each, a dense page takes 0.7.
+    ids_per_image_id: int = 3
     stop_strings: tuple[str, ...] = ()
     ngram_ban: NGramBan | None = None
     processor_options: Mapping[str, Any] = field(default_factory=dict)
@@ -97,7 +99,7 @@ _DEEPSEEK_OCR_2 = Preset(
     Task.LAYOUT, Mode.PAGE, Output.GROUNDING,
     # 8192 positions, of which an image takes up to 1121.
     dpi=144, max_pixels=6 * 768**2, max_tokens=7000, licence="Apache-2.0", size_gb=6.8,
-    retry_task=Task.TEXT, stop_strings=("<｜end▁of▁sentence｜>",),
+    retry_task=Task.TEXT, ids_per_image_id=16, stop_strings=("<｜end▁of▁sentence｜>",),
     ngram_ban=NGramBan(20, 50, ("<td>", "</td>")),
     processor_options={"cropping": True, "min_patches": 2, "max_patches": 6},
 )  # fmt: skip
@@ -150,7 +152,7 @@ PRESETS: dict[str, Preset] = {
             # "gundam" of the README: a view of 1024² and crops of 640² (mlx-vlm: up to 32). The crops follow from the
             # pixels: A4 at 200 dpi makes 6, at the 300 dpi the authors render PDFs at (for a view without crops) 24.
             dpi=200, max_pixels=32 * 640**2, max_tokens=16_384, licence="MIT", size_gb=6.7,
-            stop_strings=("<｜end▁of▁sentence｜>",), ngram_ban=NGramBan(35, 128),
+            ids_per_image_id=16, stop_strings=("<｜end▁of▁sentence｜>",), ngram_ban=NGramBan(35, 128),
             processor_options={"cropping": True, "base_size": 1024, "image_size": 640},
         ),
         Preset(
