@@ -52,7 +52,9 @@ def decode(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure a model's decoding under several proposers, and check that all write the same tokens.
+    """Compare proposers on a model, and check that all write the same.
+
+    Each proposer decodes the same pages; the tokens must be equal and the figures differ.
 
     The exit status is not 0 if the tokens of any differ from those of the model alone.
 
