@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import sys
 import time
@@ -166,11 +167,12 @@ def watch(
     take: Callable[[], Snapshot], *, as_json: bool = False, ticks: Iterable[object] | None = None
 ) -> None:
     """Snapshots, one a second, until interrupted: redrawn on a terminal, one after the other elsewhere."""
-    for _ in _every(REFRESH_S) if ticks is None else ticks:
-        if is_terminal(sys.stdout) and not as_json:
-            print(CLEAR, end="")
-        show(take, as_json=as_json)
-        sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):  # the way to leave, no failure
+        for _ in _every(REFRESH_S) if ticks is None else ticks:
+            if is_terminal(sys.stdout) and not as_json:
+                print(CLEAR, end="")
+            show(take, as_json=as_json)
+            sys.stdout.flush()
 
 
 def _every(seconds: float) -> Iterable[None]:

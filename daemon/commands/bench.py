@@ -54,7 +54,7 @@ def decode(
 ) -> None:
     """Compare proposers on a model, and check that all write the same.
 
-    Each proposer decodes the same pages; the tokens must be equal and the figures differ.
+    Each proposer decodes the same pages; the tokens must be equal, only the figures may differ.
 
     The exit status is not 0 if the tokens of any differ from those of the model alone.
 

@@ -115,3 +115,11 @@ def test_watch_takes_a_new_snapshot_each_time(capsys: pytest.CaptureFixture[str]
     status_view.watch(lambda: snapshot(state=next(states)), ticks=range(2))
     out = capsys.readouterr().out
     assert out.index("State   running") < out.index("State   idle")
+
+
+def test_ctrl_c_is_the_way_to_leave_a_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    def take() -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    status_view.watch(take, ticks=range(9))
+    assert capsys.readouterr().out == ""
