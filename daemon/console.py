@@ -234,6 +234,8 @@ def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False
     for outcome in documents:
         if not is_fine(outcome):
             print(failure_line(outcome), file=sys.stderr if quiet else sys.stdout)
+    if not quiet and summary.counts["waiting"]:
+        say(f"{plural(summary.counts['waiting'], 'file')} not finished; the same command goes on with them")
     if not quiet and any(outcome.pages_done for outcome in documents):
         say(written_line(documents))
         say('next: ocrd search "words you remember"')

@@ -238,6 +238,11 @@ def test_summary_says_where_the_text_is(capsys: pytest.CaptureFixture[str]) -> N
     assert "are below /o\\n\n" in capsys.readouterr().out
 
 
+def test_interrupted_batch_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show_summary(summary(outcome("/in/a.pdf", state="queued", pages_done=1)))
+    assert "1 file not finished; the same command goes on with them" in capsys.readouterr().out
+
+
 def test_finished_batch_names_no_page_being_read() -> None:
     assert (
         console.progress_line(progress(files_done=9, pages_done=40))
