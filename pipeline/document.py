@@ -259,6 +259,7 @@ class DocumentReader:
             decode=result.decode,
             warnings=warnings,
             seconds={**clock.seconds, **result.seconds},
+            attempts=result.attempts,
         )
 
 

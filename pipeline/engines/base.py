@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pipeline.engines.frame import Frame
-from storage.records import Block, DecodeStats, Line, PageText, PageWarning, StopReason
+from storage.records import Block, DecodeStats, Line, PageText, PageWarning, ReadingAttempt, StopReason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -55,6 +55,7 @@ class EngineReading:
     prompt: str | None = None
     decode: DecodeStats | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    attempts: tuple[ReadingAttempt, ...] = ()  # where the first reading was cut short
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The script comes from `OCRD_FAKE_SCRIPT`: one command, or several joined by `;;`
     (nothing)              one line naming the page and its pixels, the same every time
     text:TEXT              TEXT, one line per line (`\\n` works)
     empty                  no lines
-    loop:TEXT              TEXT for ever; a guard ends it: stop reason repetition, good prefix kept
+    loop:TEXT              TEXT for ever; the guard of models ends it: stop reason repetition, good prefix kept
     truncate               half a page, stop reason length
     error[:PAGE]           EngineError
     crash[:PAGE]           the process dies at once, as by a segmentation fault
@@ -22,12 +22,12 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.stops import stop_warning
 from storage.errors import EngineError, SettingsError
 from storage.records import Line, PageText, PageWarning, StopReason, Word
 
@@ -35,8 +35,7 @@ SCRIPT_VARIABLE = "OCRD_FAKE_SCRIPT"
 _COMMANDS = frozenset(
     ("text", "empty", "loop", "truncate", "error", "crash", "crash_once", "hang", "delay", "delay_random")
 )
-_RUNAWAY = 4096  # a script that loops is cut after as many copies even if the guard misses it
-_KEPT_COPIES = 3  # what stays of a loop
+_RUNAWAY = 16_384  # words, after which the guard ends a loop that it does not see
 _LINE_PT = 14.0
 _SIZE_PT = 11.0
 
@@ -150,33 +149,35 @@ def _scripted(step: Step, page: PageImage) -> EngineReading:
                 page,
                 [text, text[: len(text) // 2]],
                 StopReason.LENGTH,
-                (PageWarning("truncated", "the reading was cut at its length limit"),),
+                stop_warning(StopReason.LENGTH),
             )
 
 
 def _looped(page: PageImage, text: str) -> EngineReading:
-    kept, was_cut = _guarded(_endless(text))
-    return _reading(
-        page,
-        kept,
-        StopReason.REPETITION if was_cut else StopReason.LENGTH,
-        (PageWarning("repetition", "the same text came again and again; the repetitions were cut"),),
-    )
+    kept, reason, note = _guarded(text)
+    return _reading(page, kept.splitlines(), reason, stop_warning(reason, note))
 
 
-def _endless(text: str) -> Iterator[str]:
-    while True:
-        yield text
+def _guarded(text: str) -> tuple[str, StopReason, str]:
+    """The good part of `text` written line after line for ever, why the guard ended it, and what it says of it."""
+    from pipeline.guard import Guard  # needs NumPy
+
+    tokens = _Tokens(text.replace("\\n", "\n") + "\n")
+    guard = Guard(tokens, budget=_RUNAWAY)
+    reason = None
+    while reason is None:
+        reason = guard(len(guard.ids) % len(tokens.texts))
+    return tokens.decode(guard.ids[: guard.keep]), reason, guard.verdict.note if guard.verdict else ""
 
 
-def _guarded(lines: Iterator[str]) -> tuple[list[str], bool]:
-    """The lines up to the first run of equal ones, `_KEPT_COPIES` of it included, and whether there was one."""
-    kept: list[str] = []
-    for line in islice(lines, _RUNAWAY):
-        if len(kept) >= _KEPT_COPIES and all(line == earlier for earlier in kept[-_KEPT_COPIES:]):
-            return kept, True
-        kept.append(line)
-    return kept, False
+class _Tokens:
+    """The words of a text as a vocabulary, for the guard."""
+
+    def __init__(self, text: str) -> None:
+        self.texts = re.findall(r"\S+|\s+", text)
+
+    def decode(self, ids: Sequence[int], **_: object) -> str:
+        return "".join(self.texts[i] for i in ids)
 
 
 def _default_text(page: PageImage) -> str:

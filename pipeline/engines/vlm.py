@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipeline import regions, structure
+from pipeline import regions, structure, support
 from pipeline.answers import dots_json, grounding, plain_text
 from pipeline.answers.cells import Answer, Cell, Frame, to_block
 from pipeline.engines.base import EngineNeeds, EngineReading, PageImage, Piece
+from pipeline.engines.region_reading import RegionReading
+from pipeline.engines.stops import stop_warning
+from pipeline.ladder import SMALLER, Rung, climb
 from pipeline.presets import Mode, Output, Preset, Task
 from pipeline.proposers.lookup import NGramTable
 from storage.errors import OcrdError
-from storage.records import Block, Category, DecodeStats, Line, PageText, PageWarning, StopReason
+from storage.records import Block, Category, Line, PageText, PageWarning, StopReason
 
 if TYPE_CHECKING:
+    from PIL import Image
+
+    from pipeline.engines.classic import ClassicEngine
     from pipeline.engines.tesseract import TesseractEngine
     from pipeline.model_reader import ImageReading, ModelReader
     from storage.settings import Settings
@@ -24,32 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Pieces = Generator[Piece, None, EngineReading]
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What the regions of a page took together."""
-
-    decode: DecodeStats = field(default_factory=DecodeStats)
-    stop_reason: StopReason = StopReason.COMPLETE
-    seconds: dict[str, float] = field(default_factory=dict)
-    hits: int = 0
-    regions: int = 0
-
-    def add(self, reading: ImageReading) -> None:
-        stats = reading.outcome.stats
-        self.decode = DecodeStats(
-            self.decode.tokens + stats.tokens,
-            self.decode.target_passes + stats.target_passes,
-            self.decode.drafted + stats.drafted,
-            self.decode.accepted + stats.accepted,
-        )
-        if reading.stop_reason is not StopReason.COMPLETE:
-            self.stop_reason = reading.stop_reason
-        for stage, seconds in reading.seconds.items():
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-        self.hits += reading.hit
-        self.regions += 1
 
 
 class VlmEngine:
@@ -66,6 +46,7 @@ class VlmEngine:
         self.needs = EngineNeeds(self.preset.dpi, self.preset.max_pixels, every_page=True, draft=True)
         self._reader: ModelReader | None = None
         self._drafter: TesseractEngine | None = None
+        self._classic: ClassicEngine | None = None
         self._table: tuple[str, NGramTable] = ("", NGramTable())
         self._noticed = False
         self.keep: list[ImageReading] | None = None  # a bench puts a list here to see every reading
@@ -121,6 +102,9 @@ class VlmEngine:
         if self.notice and not self._noticed:
             self._noticed = True  # once is enough: `ocrd status` goes on saying it
             reading = replace(reading, warnings=(*reading.warnings, PageWarning("drafts_off", self.notice)))
+        if reading.model is not None:  # a classic engine's
+            return reading
+        reading = _checked(reading, hint)
         return replace(reading, model=self.preset.name, revision=self.location.revision)
 
     @property
@@ -133,27 +117,50 @@ class VlmEngine:
         """Let go of the model."""
         if self._reader is not None and self._reader.encoder.store is not None:
             self._reader.encoder.store.close()
-        if self._drafter is not None:
-            self._drafter.close()
-        self._reader = self._drafter = None
+        for engine in (self._drafter, self._classic):
+            if engine is not None:
+                engine.close()
+        self._reader = self._drafter = self._classic = None
 
     # --- a whole page at once ------------------------------------------------------------------------
 
     def _page(self, page: PageImage, hint: Sequence[Line]) -> Pieces:
-        reader = self.reader()
-        reading = yield from reader.stream(page.image.convert("RGB"), table=self._history(page))
+        """The whole page, and where that is cut short the other ways to read it."""
+        rungs = [Rung("page", lambda: self._whole(page, hint, self.preset.task))]
+        if (other := self.preset.retry_task) is not None:
+            rungs.append(Rung("task", lambda: self._whole(page, hint, other)))
+        if hint:
+            rungs.append(Rung("regions", lambda: self._blocks(page, hint)))
+        rungs.append(Rung("dpi", lambda: self._whole(_smaller(page), hint, self.preset.task)))
+        rungs.append(Rung("classic", lambda: self._classically(page), cheap=True))
+        return (yield from climb(rungs, time_s=self.settings.page_timeout_s))
+
+    def _whole(self, page: PageImage, hint: Sequence[Line], task: Task) -> Pieces:
+        picture, other = page.image.convert("RGB"), _said(hint)
+        reading = yield from self.reader().stream(picture, task, table=self._history(page), independent=other)
         self._kept(reading)
-        answer = parse(self.preset.output, reading.text, _frame(self.preset.output, reading, page), hint)
-        warnings = _warnings(reading, answer)
-        stop = StopReason.BLANK if answer.blank else reading.stop_reason
+        output = self._output(task)
+        answer = parse(output, reading.text, _frame(output, reading, page), hint)
         return EngineReading(
             blocks=answer.blocks,
-            stop_reason=stop,
-            warnings=warnings,
+            stop_reason=StopReason.BLANK if answer.blank else reading.stop_reason,
+            warnings=_warnings(reading, answer),
             prompt=reading.prompt.reference,
             decode=reading.outcome.stats,
             seconds=dict(reading.seconds),
         )
+
+    def _output(self, task: Task) -> Output:
+        """The form of the answer to `task`: prompts other than a preset's own ask for bare text."""
+        return self.preset.output if task is self.preset.task else Output.TEXT
+
+    def _classically(self, page: PageImage) -> Pieces:
+        from pipeline.engines.classic import ClassicEngine
+
+        yield from ()
+        if self._classic is None:
+            self._classic = ClassicEngine(self.settings)
+        return replace(self._classic.read(page), model=self._classic.version())
 
     # --- region by region ----------------------------------------------------------------------------
 
@@ -161,43 +168,63 @@ class VlmEngine:
         """Each line in pieces the model can read; structure then comes of the lines as with any line engine."""
         height, width = self.preset.text_height_px, self.preset.max_region_px
         assert height is not None and width is not None  # as presets with a text height have them
-        reader, table, tally = self.reader(), self._history(page), _Tally()
+        reading = self._regions(page)
         read: dict[int, list[tuple[regions.LinePiece, str]]] = {}
         for piece in regions.line_pieces(hint, text_height_px=height, width_px=width[0]):
             picture = regions.line_picture(page, piece, hint[piece.line], height)
-            reading = yield from reader.stream(picture, table=table)
-            tally.add(self._kept(reading))
-            read.setdefault(piece.line, []).append((piece, reading.text))
+            words = " ".join(word.text for word in piece.words)
+            found = yield from reading.read(picture, None, words)
+            read.setdefault(piece.line, []).append((piece, words if found is None else found.text))
         lines = tuple(regions.with_text(hint[index], pieces) for index, pieces in read.items())
         lines = tuple(line for line in lines if line.text)
-        text = PageText(page.width_pt, page.height_pt, lines)
-        return self._tallied(tally, lines=text)
+        return self._together(reading, lines=PageText(page.width_pt, page.height_pt, lines))
 
     def _blocks(self, page: PageImage, hint: Sequence[Line]) -> Pieces:
         """Each block of the draft's structure as one picture, under the prompt for its kind."""
-        reader, table, tally = self.reader(), self._history(page), _Tally()
+        reading = self._regions(page)
         blocks: list[Block] = []
         for block in structure.structure(PageText(page.width_pt, page.height_pt, tuple(hint))):
             if block.category is Category.PICTURE:
                 blocks.append(block)
                 continue
-            picture = regions.crop(page, block.box).convert("RGB")
-            reading = yield from reader.stream(picture, self._task(block.category), table=table)
-            tally.add(self._kept(reading))
-            blocks += _reread(block, reading.text)
-        return self._tallied(tally, blocks=tuple(blocks))
+            picture, task = regions.crop(page, block.box).convert("RGB"), self._task(block.category)
+            found = yield from reading.read(picture, task, block.text)
+            blocks += (block,) if found is None else _reread(block, self._plain(task, found))
+        return self._together(reading, blocks=tuple(blocks))
+
+    def _regions(self, page: PageImage) -> RegionReading:
+        def reads(
+            picture: Image.Image, task: Task | None, other: str
+        ) -> Generator[Piece, None, ImageReading]:
+            found = yield from self.reader().stream(
+                picture, task, table=self._history(page), independent=other
+            )
+            return self._kept(found)
+
+        return RegionReading(reads)
 
     def _task(self, category: Category) -> Task:
         wanted = {Category.TABLE: Task.TABLE, Category.FORMULA: Task.FORMULA}.get(category, Task.TEXT)
-        return wanted if wanted in self.preset.prompts else self.preset.task
+        return next((task for task in (wanted, Task.TEXT) if task in self.preset.prompts), self.preset.task)
 
-    def _tallied(
-        self, tally: _Tally, *, lines: PageText | None = None, blocks: tuple[Block, ...] | None = None
+    def _plain(self, task: Task, reading: ImageReading) -> str:
+        """A region's answer without the boxes of models that know no other form."""
+        if (output := self._output(task)) is Output.TEXT:
+            return reading.text
+        answer = parse(output, reading.text, Frame(1.0, 1.0, 1.0, 1.0), ())
+        return "\n\n".join(block.markdown for block in answer.blocks)
+
+    def _together(
+        self,
+        reading: RegionReading,
+        *,
+        lines: PageText | None = None,
+        blocks: tuple[Block, ...] | None = None,
     ) -> EngineReading:
         prompt = self.preset.prompts[self.preset.task].reference
         return EngineReading(
-            lines=lines, blocks=blocks, stop_reason=tally.stop_reason, prompt=prompt, decode=tally.decode,
-            seconds=tally.seconds, warnings=_stop_warning(tally.stop_reason),
+            lines=lines, blocks=blocks, stop_reason=reading.stop_reason, prompt=prompt, decode=reading.decode,
+            seconds=reading.seconds, warnings=reading.warnings, attempts=reading.attempts,
         )  # fmt: skip
 
     # --- what lasts ----------------------------------------------------------------------------------
@@ -256,7 +283,7 @@ def _reread(block: Block, text: str) -> tuple[Block, ...]:
 
 
 def _warnings(reading: ImageReading, answer: Answer) -> tuple[PageWarning, ...]:
-    found = list(_stop_warning(reading.stop_reason))
+    found = list(stop_warning(reading.stop_reason, reading.guard.note if reading.guard else ""))
     found += [
         PageWarning("answer_repaired", f"left out of the model's answer: {what}") for what in answer.dropped
     ]
@@ -267,7 +294,21 @@ def _warnings(reading: ImageReading, answer: Answer) -> tuple[PageWarning, ...]:
     return tuple(found)
 
 
-def _stop_warning(reason: StopReason) -> tuple[PageWarning, ...]:
-    if reason is StopReason.LENGTH:
-        return (PageWarning("truncated", "the model reached its token limit: text is missing at the end"),)
-    return ()
+def _smaller(page: PageImage) -> PageImage:
+    width, height = (max(1, round(side * SMALLER)) for side in page.image.size)
+    return replace(page, image=page.image.resize((width, height)), dpi=page.dpi * SMALLER)
+
+
+def _said(lines: Sequence[Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def _checked(reading: EngineReading, hint: Sequence[Line]) -> EngineReading:
+    """The reading, with a warning where it says what the other reading of the page knows nothing of."""
+    if reading.lines is not None:
+        text = _said(reading.lines.lines)
+    else:
+        left_out = (Category.FORMULA, Category.PICTURE)
+        text = "\n".join(block.text for block in reading.blocks or () if block.category not in left_out)
+    found = support.warning(text, hint)
+    return reading if found is None else replace(reading, warnings=(*reading.warnings, found))
