@@ -66,7 +66,7 @@ def warning(text: str, other: Sequence[Line]) -> PageWarning | None:
     found = check(text, other)
     if found is None or not found.runs:
         return None
-    parts = [f"“{_shown(run)}”" for run in found.runs[:_SHOWN_RUNS]]
+    parts = [_shown(run) for run in found.runs[:_SHOWN_RUNS]]
     more = len(found.runs) - len(parts)
     told = "; ".join(parts) + (f" and {more} more" if more > 0 else "")
     count = sum(run.unknown for run in found.runs)
@@ -76,9 +76,9 @@ def warning(text: str, other: Sequence[Line]) -> PageWarning | None:
 
 def _shown(run: Run) -> str:
     if len(run.words) <= _SHOWN_WORDS:
-        return " ".join(run.words)
+        return f"“{' '.join(run.words)}”"
     half = _SHOWN_WORDS // 2
-    return f"{' '.join(run.words[:half])} … {' '.join(run.words[-half:])} ({len(run.words)} words)"
+    return f"“{' '.join(run.words[:half])} … {' '.join(run.words[-half:])}” ({len(run.words)} words)"
 
 
 def is_fit(other: Sequence[Line]) -> bool:
