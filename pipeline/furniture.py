@@ -135,7 +135,20 @@ class _Edge:
             return False
         if numbers or is_page_number(" ".join(texts)) or any(_PRINTED.fullmatch(text) for text in texts):
             return True
-        return self.top and all(item.size < 0.85 * self.em for item in row) and end - start >= 1.5 * self.em
+        if not self.top or any(item.size >= 0.85 * self.em for item in row):
+            return False
+        return end - start >= 1.5 * self.em or self._at_both_edges(row)
+
+    def _at_both_edges(self, row: Sequence[Fragment]) -> bool:
+        """Whether a row begins and ends where the text does and has nothing between: title left, section right."""
+        left, right = min(item.l for item in self.items), max(item.r for item in self.items)
+        ends = sorted(row, key=lambda item: item.l)
+        return (
+            len(row) == 2
+            and ends[0].l - left < 2 * self.em
+            and right - ends[1].r < 2 * self.em
+            and ends[1].l - ends[0].r > 0.4 * (right - left)
+        )
 
     def _in_place(self, item: Fragment) -> bool:
         """Whether a number stands where page numbers do: at a side of the text or in the middle."""

@@ -186,6 +186,17 @@ def test_header_footer_and_page_number_are_kept_out_of_the_text():
     assert "Running" not in render_markdown(blocks)
 
 
+def test_a_small_row_at_both_edges_is_a_running_head_close_to_the_text_though():
+    body = column(BODY, 60, 52)
+    right = max(item.box[2] for item in body)
+    head = line("The Journal", 0, 30, 8)
+    width = head.box[2] - head.box[0]
+    lines = [line("Notes on Paper", 60, 30, 8), line("The Journal", right - width, 30, 8), *body]
+    assert [name for name, _ in categories(lines)] == ["page_header", "page_header", "text"]
+    large = [line("Notes on Paper", 60, 30), line("The Journal", right - 1.3 * width, 30), *body]
+    assert "page_header" not in {name for name, _ in categories(large)}
+
+
 def test_header_above_a_rule():
     lines = [line("Part 2, Chapter 3", 60, 40), *column(BODY, 60, 80)]
     assert categories(lines, rules=[(60, 56, 552, 57)])[0] == ("page_header", "Part 2, Chapter 3")
