@@ -40,9 +40,11 @@ class Outcome:
 def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.SeenFile], list[Outcome]]:
     """The files that paths stand for, and outcomes for paths that cannot be used.
 
-    A file is taken whatever its name; of a folder, what `ocrd watch` would take.
+    A file is taken whatever its name; of a folder, what `ocrd watch` would take. With `--out` the tree below the
+    paths' common folder is mirrored, as `ocrd watch` does it, so that equal names in two folders never meet.
     """
     out_dir = None if settings.out is None else os.fsencode(settings.out)
+    base = _common_folder(paths) if out_dir else None
     found: dict[bytes, library.SeenFile] = {}
     broken: list[Outcome] = []
     for path in paths:
@@ -50,11 +52,10 @@ def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.Seen
         try:
             status = os.stat(given)
             if stat.S_ISDIR(status.st_mode):
-                root = WatchRoot(given, out_dir=out_dir, base=given if out_dir else None)
+                root = WatchRoot(given, out_dir=out_dir, base=base)
                 files, failures = _below(settings, root)
                 broken += failures
             elif stat.S_ISREG(status.st_mode):
-                base = os.path.dirname(given) if out_dir else None
                 seen = library.SeenFile(given, status.st_size, status.st_mtime_ns, None, out_dir, base)
                 files = [seen]
             else:
@@ -69,6 +70,11 @@ def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.Seen
         for file in files:
             found.setdefault(file.path, file)
     return list(found.values()), broken
+
+
+def _common_folder(paths: Sequence[Path]) -> bytes:
+    given = [scanner.on_disk(os.path.abspath(os.fsencode(path))) for path in paths]
+    return os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
 
 
 def _below(settings: Settings, root: WatchRoot) -> tuple[list[library.SeenFile], list[Outcome]]:

@@ -156,3 +156,14 @@ def test_the_tree_is_mirrored_from_the_folder_that_was_given(
     assert from_file.base == os.fsencode(tmp_path / "in" / "x")
     [beside], _ = expand(replace(settings, out=None), [file])
     assert (beside.out_dir, beside.base) == (None, None)
+
+
+def test_with_out_equal_names_in_two_folders_do_not_meet(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "a.txt").write_bytes(b"x")
+        (tmp_path / "in" / name / "a.pdf").write_bytes(b"%PDF-1.4 " + name.encode())
+    settings = Settings(tmp_path / "home", out=tmp_path / "out")
+    files, broken = expand(settings, [tmp_path / "in" / "one", tmp_path / "in" / "two" / "a.pdf"])
+    assert not broken
+    assert {(os.path.relpath(file.path, file.base or b"")) for file in files} == {b"one/a.pdf", b"two/a.pdf"}
