@@ -72,9 +72,13 @@ def expand(settings: Settings, paths: Sequence[Path]) -> tuple[list[library.Seen
     return list(found.values()), broken
 
 
-def _common_folder(paths: Sequence[Path]) -> bytes:
+def _common_folder(paths: Sequence[Path]) -> bytes | None:
+    """The lowest folder that holds all of the paths that are there."""
     given = [scanner.on_disk(os.path.abspath(os.fsencode(path))) for path in paths]
-    return os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
+    folders = [
+        path if os.path.isdir(path) else os.path.dirname(path) for path in given if os.path.exists(path)
+    ]
+    return os.path.commonpath(folders) if folders else None
 
 
 def _below(settings: Settings, root: WatchRoot) -> tuple[list[library.SeenFile], list[Outcome]]:
