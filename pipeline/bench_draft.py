@@ -19,11 +19,15 @@ from pipeline.proposers.lookup import LookupProposer, NGramTable
 from pipeline.proposers.reference import ReferenceProposer
 from pipeline.reference.codec import Codec
 from pipeline.reference.draft import Break, DraftLine
+from pipeline.reference.lines import from_page
 from pipeline.reference.source import ReadyDraft
 from pipeline.schedule import CURVES, CostSchedule, FixedSchedule, Schedule
 from pipeline.target import Banned, Decision
 from storage.errors import SettingsError
+from storage.records import Box, Line, PageText
 
+_LAYER_SIZE, _OCR_SIZE = 0.8, 0.75  # font size to height of a line's box
+_MARGIN = 1.07  # page size to the extent of its lines
 _MARKS = {"W": Break.WRAP, "P": Break.PARAGRAPH, "C": Break.CELL, "R": Break.ROW}
 
 
@@ -181,17 +185,35 @@ def read_pages(path: Path) -> list[StoredPage]:
 
 def _page(record: Mapping[str, Any]) -> StoredPage:
     boxes = record.get("boxes") or []
-    scale = record.get("scale")
-    lines = []
-    for at, (text, mark) in enumerate(record["draft"]):
-        box = None
-        if scale and len(boxes) == len(record["draft"]):
-            left, top, right, bottom = boxes[at]
-            box = (left * scale[0], top * scale[1], right * scale[0], bottom * scale[1])
-        lines.append(DraftLine(text, _MARKS[mark], box))
+    if boxes and len(boxes) == len(record["draft"]):
+        lines = _structured(record, boxes)
+    else:
+        lines = tuple(DraftLine(text, _MARKS[mark]) for text, mark in record["draft"])
     return StoredPage(
-        record["id"], record["kind"], record["src"], record["target"], tuple(lines), record["fmt"] == "json"
+        record["id"], record["kind"], record["src"], record["target"], lines, record["fmt"] == "json"
     )
+
+
+def _structured(record: Mapping[str, Any], boxes: Sequence[Sequence[float]]) -> tuple[DraftLine, ...]:
+    """A draft with boxes, through `pipeline.structure` as a page's hint goes; its own marks are not used."""
+    is_ocr = record.get("draft_kind") != "textlayer"
+    size = _OCR_SIZE if is_ocr else _LAYER_SIZE
+    lines = tuple(
+        Line(
+            text,
+            (box[0], box[1], box[2], box[3]),
+            size_pt=size * (box[3] - box[1]),
+            confidence=0.9 if is_ocr else None,
+        )
+        for (text, _), box in zip(record["draft"], boxes, strict=True)
+    )
+    width, height = (_MARGIN * max(box[at] for box in boxes) for at in (2, 3))  # the page's own is not stored
+    scale = record.get("scale")
+
+    def to_model(box: Box) -> Box:
+        return (box[0] * scale[0], box[1] * scale[1], box[2] * scale[0], box[3] * scale[1])
+
+    return tuple(from_page(PageText(width, height, lines), to_model if scale else None))
 
 
 def schedule_for(curve: str | None, length: int) -> Schedule:

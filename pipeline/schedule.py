@@ -113,6 +113,7 @@ CURVES: dict[str, CostCurve] = {
     "m3ultra-bf16": CostCurve({2: 1.99, 16: 2.0, 32: 2.1, 64: 2.6}),
 }
 
+_BEGIN = 8.0  # cost that the rate a page begins with, 2 tokens, counts for
 _FADE = 0.98  # of the running totals of tokens and cost, a pass
 _UNKNOWN_FIRST, _UNKNOWN_LATER = (
     0.5,
@@ -131,7 +132,7 @@ class CostSchedule:
     def __init__(self, curve: CostCurve, most: int = MOST) -> None:
         self.curve = curve
         self.most = most
-        self._tokens = self._cost = 4.0
+        self._tokens, self._cost = 2.0 * _BEGIN, _BEGIN
         # Hits and tries of drafts that came without chances: of the first id, and of later ones.
         self._seen = [[_UNKNOWN_WEIGHT * rate, _UNKNOWN_WEIGHT] for rate in (_UNKNOWN_FIRST, _UNKNOWN_LATER)]
 

@@ -25,15 +25,32 @@ from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.render import Rendered, Renderer
 from pipeline.reference.scanner import Mark, Mode, OutputScanner
 from pipeline.reference.separators import Separators, border
+from pipeline.reference.skeleton import is_skeleton
 from pipeline.reference.source import DraftSource
 from pipeline.reference.spelling import Spelling
 from pipeline.target import Decision
 from pipeline.text_stream import TextStream
 
 LOOKUP = "lookup"
+# Where repeated mark-up ends: chance that the draft's text follows, and that the text follows which did before.
+_IN_TABLE, _IN_TEXT = (0.55, 0.28), (0.33, 0.35)
+_MARKUP = 24  # repeated ids in which the end of the mark-up is looked for
 _CHARACTERS = 7  # of text rendered for each id wanted: ids of prose have 4 to 5
 _CONTEXT = 8  # ids kept for tokenising what follows
 _LEARNS = 4  # characters that must agree before a border for its separator to be believed
+
+
+def _content(text: str) -> int:
+    """Where page text begins in `text`, which begins inside or before tags; its length where nothing but tags is."""
+    inside = not text.startswith("<")
+    for at, char in enumerate(text):
+        if char == "<":
+            inside = True
+        elif char == ">":
+            inside = False
+        elif not inside and is_skeleton(char):
+            return at
+    return len(text)
 
 
 class _Page:
@@ -61,6 +78,8 @@ class _Page:
     def take(self, marks: Sequence[Mark]) -> None:
         """Align output and learn from it."""
         for mark, index, sure in self.aligner.follow(marks):
+            if "<" in mark.run:
+                self.separators.see(mark.run)
             if index >= 0:
                 self._learn_formulas(mark, index)
             gap = self.draft.gap(index) if index >= 0 else ""
@@ -89,6 +108,7 @@ class _Page:
         line = self.draft.line[index] if index >= 0 else -1
         begins = index >= 0 and self.draft.starts[line] == index
         if index < 0:
+            self.heads.learn(mark.run, None)
             return
         if begins:
             self.furniture.went(self._line, line)
@@ -152,7 +172,11 @@ class ReferenceProposer:
         """The draft written on, with the n-grams' guess as its rival."""
         if limit <= 0:
             return NOTHING
-        guesses = [*self._from_draft(limit), *self._from_ngrams(limit)]
+        repeated = list(self._from_ngrams(limit))
+        mixed = list(self._mixed(repeated, limit))
+        if mixed:
+            mixed, repeated = self._parted(mixed[0], repeated[0])
+        guesses = [*self._from_draft(limit), *mixed, *repeated]
         if not guesses:
             return NOTHING
         best, *rest = sorted(guesses, key=lambda guess: -sum(guess.survival))
@@ -172,7 +196,7 @@ class ReferenceProposer:
             return
         scanner = self._scanner
         if scanner.in_markup and not self._is_known(page):
-            missing = page.separators.unfinished(scanner.mode, scanner.run)
+            missing = "" if scanner.math else page.separators.unfinished(scanner.run)
             yield from self._tokenised(Rendered(missing, (), False, cut=False), limit, "form")
             return
         need, basis = limit * _CHARACTERS, self._situation(page)
@@ -180,6 +204,32 @@ class ReferenceProposer:
         if not found and scanner.run and not scanner.in_keys and page.aligner.here < page.draft.size:
             found = list(self._tokenised(page.renderer.render(need, settled=True), limit, "settled"))
         yield from found
+
+    def _mixed(self, repeated: Sequence[Draft], limit: int) -> Iterator[Draft]:
+        """Mark-up as it was written before, then the draft's text."""
+        page, scanner = self._page, self._scanner
+        if page is None or scanner.in_keys or not repeated:
+            return
+        text = self._codec.decode(repeated[0].ids[:_MARKUP])
+        end = next((at for at, char in enumerate(text) if is_skeleton(char)), len(text))
+        markup = text[: _content(text)] if scanner.in_markup or "<" in text[:end] else text[:end]
+        if not markup.strip() or len(markup) == len(text):
+            return
+        rendered = page.renderer.after(markup, limit * _CHARACTERS)
+        yield from self._tokenised(rendered, limit, f"mixed {repeated[0].basis}")
+
+    def _parted(self, mixed: Draft, repeated: Draft) -> tuple[list[Draft], list[Draft]]:
+        """Where the two part, the text begins that one has from the draft and one from what was written before."""
+        pairs = zip(mixed.ids, repeated.ids, strict=False)
+        at = next((at for at, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
+        if at is None:
+            return [mixed], []
+        chances = _IN_TABLE if self._scanner.mode is not Mode.TEXT else _IN_TEXT
+        first, second = (
+            [replace(draft, survival=(*draft.survival[:at], *(s * chance for s in draft.survival[at:])))]
+            for draft, chance in zip((mixed, repeated), chances, strict=True)
+        )
+        return first, second
 
     def _tokenised(self, rendered: Rendered, limit: int, basis: str) -> Iterator[Draft]:
         """The draft of a text where it would stand."""

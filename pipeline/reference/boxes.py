@@ -56,6 +56,7 @@ class BoxHeads:
         self._leads: dict[str, str] = {}
         self._labels: dict[str, str] = {}
         self._usual: deque[str] = deque(maxlen=_ERRORS)
+        self._last = (0, 0, 0, 0)
         self._errors: dict[int, deque[int]] = defaultdict(lambda: deque(maxlen=_ERRORS))
 
     @property
@@ -63,16 +64,19 @@ class BoxHeads:
         """Whether the form of a head is known."""
         return bool(self._form)
 
-    def learn(self, run: str, line: int) -> bool:
-        """Take in what stood before the text that begins draft line `line`. False: that was no head."""
+    def learn(self, run: str, line: int | None) -> bool:
+        """Take in what stood before the text that begins draft line `line` (None: unknown). False: that was no head."""
         head = _parse(run)
         if head is None:
             return False
         form = _form_of(_last_head(run[: len(run) - len(head.lead)]))
         self._form, self._first = form, False
         self._leads[head.label] = head.lead
+        if line is None:
+            return True
         self._labels[self._look(line)] = head.label
         self._usual.append(head.label)
+        self._last = head.box
         expected = self._numbers(line, corrected=False)
         for index, (actual, guess) in enumerate(zip(head.box, expected or (), strict=False)):
             self._errors[index].append(actual - guess)
@@ -83,14 +87,20 @@ class BoxHeads:
         first = self._form[0] if self._form else ""
         return first if isinstance(first, str) else ""
 
-    def draft(self, begun: str, line: int) -> str | None:
-        """The rest of the head before draft line `line`, `begun` being written of it; None where it cannot be told."""
+    def draft(self, begun: str, line: int | None) -> str | None:
+        """The rest of the head before draft line `line`, `begun` being written of it; None where it cannot be told.
+
+        Without a line the box is guessed from the latest: the same column, further down.
+        """
         if not self._form:
             return None
-        values = self._numbers(line)
-        label = self._labels.get(self._look(line)) or (
-            max(set(self._usual), key=list(self._usual).count) if self._usual else "Text"
-        )
+        usual = max(set(self._usual), key=list(self._usual).count) if self._usual else "Text"
+        values, label = None, usual
+        if line is not None:
+            values, label = self._numbers(line), self._labels.get(self._look(line), usual)
+        if values is None and any(self._last):
+            left, top, right, bottom = self._last
+            values = [left, bottom + 10, right, 2 * bottom - top + 10]
         return _fill(
             self._form,
             begun if self._first else _last_head(begun),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pipeline.reference.skeleton import COMMANDS
 
 _TOKEN = re.compile(r"[^ ]+")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = re.compile(r"[^\W\d_]{3,}|\b(?:in|of|to|is|at|by|or|as|we|an|be|if|on|it|do|so|no|a|I)\b")
 _NUMBER = re.compile(r"[(\[]*\d[\d.,]*")
 _PERCENT = re.compile(r"\d[\d.,]*%")
 _ENOUGH = 2  # formulas of a class that were written before others are expected

@@ -50,12 +50,25 @@ class Renderer:
         self._grid = grid
         self._json = json
 
+    def after(self, markup: str, need: int) -> Rendered:
+        """`markup`, foretold by another source, and then the draft's next characters."""
+        if self._aligner.here >= self._draft.size:
+            return NOTHING
+        rest = _Walk(self, self._aligner.here, need, True).run()
+        shift = len(markup)
+        return Rendered(
+            markup + rest.text, tuple((at + shift, chance) for at, chance in rest.risks), rest.ended
+        )
+
     def render(self, need: int, settled: bool = False) -> Rendered:
         """About `need` characters. `settled`: the mark-up that is written is all there is before the next character."""
         here = self._aligner.here
         if here >= self._draft.size:
             open_head = self._scanner.in_keys and self._scanner.run.count("{") > self._scanner.run.count("}")
-            return NOTHING if open_head else Rendered(self._end(), (), True)
+            if not open_head:
+                return Rendered(self._end(), (), True)
+            head = self._heads.draft(self._scanner.run[self._scanner.key_from :], None)
+            return Rendered(head or "", (), False)
         walk = _Walk(self, here, need, settled)
         return walk.run()
 

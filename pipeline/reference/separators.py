@@ -14,6 +14,8 @@ _FADE = 0.85  # weight of a border against the one after it
 _COARSE = 0.25  # weight of a border of another look
 _PRIOR = 0.8  # weight of what is usual before anything was learned
 
+_TAG = re.compile(r"</?(?!t[drh]\b|table\b)[a-zA-Z][^<>]*>")
+_OPENING = re.compile(r"<([a-zA-Z]+)(?:\s[^<>]*)?(?<!/)>")
 _CELL = re.compile(r"<t[dh][^>]*>\s?")
 _USUAL: dict[tuple[Mode, str], str] = {
     (Mode.TEXT, Break.WRAP): " ",
@@ -67,6 +69,7 @@ class Separators:
         self._by_look: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._by_mark: dict[tuple[str, ...], list[str]] = defaultdict(list)
         self._cell = "<td>"  # how this model opens a cell
+        self._tags: dict[str, None] = {}  # other tags of this page, the latest last
         self._inline: dict[tuple[Mode, str], list[bool]] = defaultdict(list)
         self._own: dict[tuple[Mode, str], list[bool]] = defaultdict(
             list
@@ -85,6 +88,17 @@ class Separators:
             known = table[key]
             known.append(run)
             del known[:-_KEPT]
+
+    def see(self, run: str) -> None:
+        """Remember the tags in `run`, so that they can be finished when they come again."""
+        for tag in _TAG.findall(run):
+            self._tags.pop(tag, None)
+            self._tags[tag] = None
+            opened = _OPENING.match(tag)
+            if opened:
+                closing = f"</{opened.group(1)}>"
+                self._tags.pop(closing, None)
+                self._tags[closing] = None
 
     def parts_cells(self, mode: Mode, mark: str) -> bool:
         """Whether the draft's `mark` has lately stood between two cells."""
@@ -155,9 +169,10 @@ class Separators:
         usual = _USUAL[mode, mark]
         return usual.replace("<td>", self._cell) if mode is Mode.HTML else usual
 
-    def unfinished(self, mode: Mode, run: str) -> str:
+    def unfinished(self, run: str) -> str:
         """What is missing of mark-up that every table has, going by the end of `run`."""
         forms = [
+            *reversed(self._tags.keys()),
             f"<table><tr>{self._cell}",
             *(self._usual_mark(Mode.HTML, mark) for mark in (Break.CELL, Break.ROW)),
             "</td></tr></table>",
