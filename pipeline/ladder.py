@@ -70,7 +70,7 @@ def _told(reading: EngineReading, attempts: Sequence[ReadingAttempt]) -> EngineR
     if len(attempts) == 1:
         return reading
     warnings = reading.warnings
-    if attempts[-1].rung == "classic":
+    if attempts[-1].rung == "classic" and not any(warning.code == "fallback" for warning in warnings):
         failed = " and ".join(sorted({a.stop_reason.value for a in attempts[:-1]}))
         message = f"the model did not read this page to its end ({failed}); a classic engine did"
         warnings = (*warnings, PageWarning("fallback", message))

@@ -21,7 +21,7 @@ from pipeline.document import DocumentReader  # noqa: E402
 from pipeline.engines.vlm import VlmEngine, parse  # noqa: E402
 from pipeline.presets import Output  # noqa: E402
 from pipeline.vision import VisionEncoder  # noqa: E402
-from storage.records import PageReading  # noqa: E402
+from storage.records import PageReading, StopReason  # noqa: E402
 from storage.settings import Settings, load  # noqa: E402
 
 LINES = ("Harbour Trust", "Founded in 1868", "boxes 17 to 23")
@@ -101,6 +101,21 @@ def test_a_store_of_another_encoder_is_not_used(letter: Path, settings: Settings
         assert not any(reading.hit for reading in other.keep)
     finally:
         other.close()
+
+
+def test_a_real_loop_ends_early_and_the_same_with_and_without_drafts(engine: VlmEngine) -> None:
+    """Bars where the model expects print: it writes two ids for ever."""
+    bars = Image.new("RGB", (252, 112), "white")
+    draw = ImageDraw.Draw(bars)
+    for top in range(5, 102, 14):
+        draw.rectangle((5, top, 247, top + 6), fill=0)
+    plain, drafted = (engine.reader().with_mode(mode, None).read(bars) for mode in ("none", "lookup"))
+    assert plain.stop_reason is StopReason.REPETITION
+    assert plain.guard is not None
+    assert (drafted.outcome.ids, drafted.guard, drafted.text) == (plain.outcome.ids, plain.guard, plain.text)
+    assert drafted.outcome.passes < plain.outcome.passes
+    assert len(plain.ids) < 20 < len(plain.outcome.ids) < 150
+    assert plain.text == engine.reader().loaded.tokenizer.decode(plain.ids)
 
 
 def test_closing_the_stream_cancels_between_passes(
