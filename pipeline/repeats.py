@@ -21,6 +21,8 @@ PAGE_LINES = 64  # lines of a form or column that fit on a page
 _CONFIRMED_MORE = 3
 FILLER_CHARACTERS = 2000  # of leaders and empty cells without a line's end: several lines' worth
 _LINE_CHARACTERS = 100
+_NO_LEADERS = frozenset("()[]{}<>:;,?!%$@")
+_PER_BLANK = 64  # characters to a blank, at most, in a form
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[|｜][^<>]*[|｜]>|&(?:nbsp|emsp|ensp|#160);")
 _CUT_TAG = re.compile(r"\A[^<>\s]*>|<[^<>]*\Z")
@@ -33,7 +35,7 @@ _ROW_END = re.compile(r"</tr\s*>", re.IGNORECASE)
 # What a form leaves to be filled in: a line to write on, a box to tick, an empty cell, a label's colon before nothing.
 _BLANK = re.compile(
     r"_{3,}|(?:\\_){3,}|\.{5,}|(?:\. ){4,}|…{2,}|(?:·\s?){5,}"
-    r"|[□☐☑☒◻○◯❑❏]|\[\s*\]|<td[^<>]*>\s*</td>|\|\s*\||:\s*(?:\n|$)"
+    r"|[□☐☑☒◻○◯❑❏]|\[\s*\]|<td[^<>]*>\s*</td>|\|[ \t]*\||:\s*(?:\n|$)"
 )
 
 
@@ -65,11 +67,12 @@ def judge(text: str, times: int = 1) -> Unit:
     plain = _LATEX_BLANK.sub(" ", _ESCAPE.sub("\n", text))
     bare = _TAG.sub(" ", _CUT_TAG.sub(" ", plain))
     if not any(map(str.isalnum, bare)):
-        return Unit(Kind.FILLER, _filler_copies(plain, times))
+        odd = not _NO_LEADERS.isdisjoint(bare)  # nobody prints a line of these
+        return Unit(Kind.FILLER, SYLLABLE_COPIES if odd else _filler_copies(plain, times))
     width = sum(map(_width, bare)) / times
     ends = max(len(_ROW_END.findall(plain)), len(re.findall(r"\n\s*", plain)))
     lines = round(ends / times)
-    if _BLANK.search(text):
+    if len(_BLANK.findall(text)) / times * _PER_BLANK >= width:
         return Unit(Kind.FORM, _share(PAGE_LINES, max(lines, 1, width // _LINE_CHARACTERS)))
     if _ROW.search(plain):
         most = ROW_COPIES if width >= SENTENCE else PAGE_LINES

@@ -76,6 +76,7 @@ LEAD = "Protokoll der ordentlichen Sitzung.\nAnwesend waren zwölf Mitglieder, z
         (".", 2000),
         ("_", 2000),
         (" ---", 667),
+        (" }", 40),
         ("\n", 64),
         ("Ja  Nein\n", 64),
         ("Name: ____________ Datum: ________\n", 64),
