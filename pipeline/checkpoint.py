@@ -64,6 +64,19 @@ def inspect(folder: Path, *, trusted: Iterable[Path] = ()) -> Checkpoint:
     return Checkpoint(folder, architecture, config, weights)
 
 
+def inspect_drafter(folder: Path, *, trusted: Iterable[Path] = ()) -> dict[str, Any]:
+    """The configuration of a drafter's folder: as `inspect`, but of any architecture and without a tokenizer.
+
+    Raises: as `inspect`.
+    """
+    config = _read_config(folder)
+    if not any(folder.resolve() == other.resolve() for other in trusted):
+        _refuse_code(folder, config)
+    for path in _weights(folder):
+        _check_whole(path)
+    return config
+
+
 def _architecture(folder: Path, config: dict[str, Any]) -> str:
     kind = str(config.get("model_type", "")).lower()
     if kind in ARCHITECTURES:

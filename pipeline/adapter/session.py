@@ -7,12 +7,14 @@ on the language model, which breaks pages read by turns (both) and chunked prefi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
 
 from pipeline.adapter.inputs import PageInputs, device_error
 from pipeline.adapter.loading import LoadedModel
+from pipeline.adapter.taps import layer_count, tapped
 from pipeline.target import Banned, Decision
 from storage.errors import EngineError
 
@@ -20,8 +22,26 @@ PREFILL_STEP = 2048  # tokens a prefill chunk has: bounds the attention matrix
 _FORBIDDEN = float("-inf")
 
 
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """What a neural drafter is told of a page's prompt: ids (1, N), embeddings (1, N, D) with the image in place.
+
+    `positions`: (3, 1, N) where the model has M-RoPE, else None; the token at N + i is at position N + i + `delta`.
+    """
+
+    ids: Any
+    embeddings: Any
+    positions: Any
+    delta: int
+
+
 class MlxSession:
-    """A page's prompt, embeddings and KV cache; one per page being read, any number at a time."""
+    """A page's prompt, embeddings and KV cache; one per page being read, any number at a time.
+
+    `taps`: layers whose outputs come back as `Decision.hidden`, (1, rows, taps · D) on the device, side by side in the
+    order given; the number of layers stands for the final norm (`pipeline.adapter.taps`). `start` gives a row for
+    every token of the prompt, `forward` for every token of the block.
+    """
 
     def __init__(
         self,
@@ -39,6 +59,9 @@ class MlxSession:
         self._cache = _make_cache(self._model)
         self._positions, self._delta = _rope(self._model, inputs)
         self._taps = tuple(taps)
+        outside = [tap for tap in self._taps if not 0 <= tap <= layer_count(self._model)]
+        if outside:
+            raise ValueError(f"no layer {outside[0]} to tap: the model has {layer_count(self._model)}")
         self._owed = 0
 
     @property
@@ -57,19 +80,22 @@ class MlxSession:
             raise RuntimeError("a session starts once")
         ids, total = self._inputs.ids, self._inputs.length
         try:
-            done = 0
+            done, hidden = 0, []
             while done < total - 1:
                 upto = min(done + self._prefill_step, total - 1)
-                self._call(
+                _, states = self._call(
                     ids[:, done:upto], self._embeddings[:, done:upto], self._prompt_positions(done, upto)
                 )
-                mx.eval([cache.state for cache in self._cache])
+                hidden.append(states)
+                mx.eval([cache.state for cache in self._cache], states)
                 done = upto
-            output = self._call(
+            output, states = self._call(
                 ids[:, -1:], self._embeddings[:, -1:], self._prompt_positions(total - 1, total)
             )
-            self._embeddings = None  # the cache holds what follows from them
-            return _decide(output.logits[0], [tuple(banned)] if banned else (), margins)
+            if not self._taps:
+                self._embeddings = None  # the cache holds what follows from them
+            decision = _decide(output.logits[0], [tuple(banned)] if banned else (), margins)
+            return replace(decision, hidden=_joined([*hidden, states]))
         except RuntimeError as error:
             raise device_error(error, "the language model") from error
 
@@ -77,14 +103,22 @@ class MlxSession:
         """One pass over a block; see `pipeline.target.Session.forward`."""
         self._owe(len(tokens))
         try:
-            return _decide(self._rows(tokens), banned, margins)
+            logits, hidden = self._rows(tokens)
+            return replace(_decide(logits, banned, margins), hidden=hidden)
         except RuntimeError as error:
             raise device_error(error, "the language model") from error
 
     def logits(self, tokens: Sequence[int]) -> Any:
         """(rows, V) float32 logits of one pass, on the device; for calibration. A `trim` follows, as with `forward`."""
         self._owe(len(tokens))
-        return self._rows(tokens).astype(mx.float32)
+        return self._rows(tokens)[0].astype(mx.float32)
+
+    def prompt_context(self) -> PromptContext:
+        """What drafters are told of the prompt; of sessions with `taps` only, and once: the embeddings are let go."""
+        if self._embeddings is None:
+            raise RuntimeError("the prompt's embeddings are gone")
+        embeddings, self._embeddings = self._embeddings, None
+        return PromptContext(self._inputs.ids, embeddings, self._positions, self._delta)
 
     def trim(self, count: int) -> None:
         """Take back the last `count` tokens of the latest forward; see `pipeline.target.Session.trim`."""
@@ -103,13 +137,18 @@ class MlxSession:
             raise ValueError(f"a block of {count} tokens where 1 to {self.room()} fit")
         self._owed = count
 
-    def _rows(self, tokens: Sequence[int]) -> Any:
-        """(rows, V) logits of one pass over `tokens`."""
-        return self._call(mx.array([list(tokens)]), None, self._next_positions(len(tokens))).logits[0]
+    def _rows(self, tokens: Sequence[int]) -> tuple[Any, Any]:
+        """(rows, V) logits of one pass over `tokens`, and the hidden states at the taps."""
+        output, hidden = self._call(mx.array([list(tokens)]), None, self._next_positions(len(tokens)))
+        return output.logits[0], hidden
 
-    def _call(self, ids: Any, embeddings: Any, positions: Any) -> Any:
+    def _call(self, ids: Any, embeddings: Any, positions: Any) -> tuple[Any, Any]:
         extra = {} if positions is None else {"position_ids": positions}
-        return self._model(ids, inputs_embeds=embeddings, cache=self._cache, **extra)
+        if not self._taps:
+            return self._model(ids, inputs_embeds=embeddings, cache=self._cache, **extra), None
+        with tapped(self._model, self._taps) as states:
+            output = self._model(ids, inputs_embeds=embeddings, cache=self._cache, **extra)
+        return output, mx.concatenate([states[tap] for tap in self._taps], axis=-1)
 
     def _prompt_positions(self, start: int, stop: int) -> Any:
         return None if self._positions is None else self._positions[:, :, start:stop]
@@ -161,6 +200,11 @@ def _decide(logits: Any, banned: Banned, margins: bool) -> Decision:
     gaps = (best - logits.max(axis=-1)).astype(mx.float32)
     mx.eval(chosen, gaps)
     return Decision(_ids(chosen), tuple(float(gap) for gap in gaps.tolist()))
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Hidden states of a prompt's chunks as one array; None without taps."""
+    return None if parts[0] is None else mx.concatenate(list(parts), axis=1)
 
 
 def _ids(chosen: Any) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ class CorruptProposer:
         """Two ids that claim to be right."""
         count = min(2, limit)
         ids = tuple(_Agreeing(self._last) for _ in range(count))
-        return Draft(ids, self.name, (1.0,) * count) if count else NOTHING
+        return Draft(ids, self.name, survival=(1.0,) * count) if count else NOTHING
 
     def observe(self, ids: Sequence[int], draft: Draft, accepted: int, decision: Decision) -> None:
         """Keep the last id."""

@@ -115,19 +115,26 @@ def shrink_towers() -> Iterator[None]:
         yield
 
 
-def make(architecture: str, root: Path, seed: int = 0) -> Path:
-    """Write the checkpoint into `root`/`architecture` and return that folder. Call inside `shrink_towers()`."""
+def make(architecture: str, root: Path, seed: int = 0, *, mtp: bool = False) -> Path:
+    """Write the checkpoint into `root`/`architecture` and return that folder. Call inside `shrink_towers()`.
+
+    `mtp`: GLM-OCR with the layer that predicts tokens ahead, after 16 layers as released: mlx-vlm drops "layers.16".
+    """
     import mlx.core as mx
 
     folder = root / architecture
     folder.mkdir(parents=True)
     vocabulary = _write_tokenizer(architecture, folder)
     config, extra = _config(architecture, vocabulary)
+    if mtp:
+        config["text_config"]["num_hidden_layers"] = 16
     for name, body in {"config.json": config, **extra}.items():
         (folder / name).write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
     weights: dict[str, Any] = {}
     for name, array in _random_weights(architecture, config, vocabulary, seed):
         weights.update(_as_released(architecture, name, array))
+    if mtp:
+        weights.update(list(_mtp_layer(weights, seed)))
     mx.save_safetensors(
         str(folder / "model.safetensors"),
         {k: mx.array(v) for k, v in weights.items()},
@@ -364,6 +371,26 @@ def _parameter_shapes(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]
         parsed, module, body, ["text", "vision", "perceiver", "projector", "audio"]
     )
     return [(name, tuple(array.shape)) for name, array in tree_flatten(module.Model(parsed).parameters())]
+
+
+def _mtp_layer(weights: dict[str, Any], seed: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors of layer 16: one like the others, and what joins embedding and hidden state before it."""
+    rng, own, last = (
+        np.random.default_rng(seed),
+        "model.language_model.layers.16.",
+        "model.language_model.layers.15.",
+    )
+    for name, array in weights.items():
+        if name.startswith(last):
+            drawn = array if "norm" in name else rng.permutation(array.ravel()).reshape(array.shape)
+            yield own + name[len(last) :], drawn
+    embedded = weights["model.language_model.embed_tokens.weight"]
+    width = embedded.shape[1]
+    for name in ("enorm", "hnorm", "shared_head.norm"):
+        yield f"{own}{name}.weight", np.ones(width, np.float32)
+    yield f"{own}eh_proj.weight", rng.normal(0, 1.0 / np.sqrt(width), (width, 2 * width)).astype(np.float32)
+    yield f"{own}embed_tokens.weight", embedded
+    yield f"{own}shared_head.head.weight", weights["lm_head.weight"]
 
 
 _CONVOLUTIONS = (
