@@ -208,12 +208,12 @@ def _structured(record: Mapping[str, Any], boxes: Sequence[Sequence[float]]) -> 
         for (text, _), box in zip(record["draft"], boxes, strict=True)
     )
     width, height = (_MARGIN * max(box[at] for box in boxes) for at in (2, 3))  # the page's own is not stored
-    scale = record.get("scale")
+    scale = record.get("scale") or (1.0, 1.0)
 
     def to_model(box: Box) -> Box:
         return (box[0] * scale[0], box[1] * scale[1], box[2] * scale[0], box[3] * scale[1])
 
-    return tuple(from_page(PageText(width, height, lines), to_model if scale else None))
+    return tuple(from_page(PageText(width, height, lines), to_model))
 
 
 def schedule_for(curve: str | None, length: int) -> Schedule:

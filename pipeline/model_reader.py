@@ -14,10 +14,12 @@ from pipeline.adapter.session import MlxSession
 from pipeline.decode import DecodeOptions, Outcome, Step, decode
 from pipeline.engines.base import Piece
 from pipeline.guard import Guard, GuardedSchedule, Verdict
-from pipeline.presets import Preset, Task
+from pipeline.presets import Output, Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
+from pipeline.reference.codec import Codec
+from pipeline.reference.source import DraftSource, Reference
 from pipeline.rules import NoRepeatNGram
 from pipeline.schedule import AdaptiveSchedule, CostCurve, CostSchedule, FixedSchedule, Schedule
 from pipeline.text_stream import TextStream, text_of
@@ -124,11 +126,13 @@ class ModelReader:
         table: NGramTable | None = None,
         suffix: str = "",
         independent: str = "",
+        reference: Reference | None = None,
     ) -> Generator[Piece, None, ImageReading]:
         """Read `image` (RGB), yielding text as it is accepted; the generator's return value is the whole reading.
 
         `table`: token history of the document, extended by this reading. `suffix` follows the prompt (a region's box).
         `independent`: another reading of the image, for the guard: what repeats there may repeat here.
+        `reference`: the same as a draft to write on, made for the size of the model's input.
         Closing the generator cancels between two passes. Raises: `EngineError`, `OutOfMemoryError`.
         """
         prompt = self.prompt(task or self.preset.task)
@@ -137,15 +141,18 @@ class ModelReader:
         started = time.perf_counter()
         prepared = page_inputs.prepare(self.loaded, prompt.text + suffix, image, options)
         reading.seconds["inputs"] = time.perf_counter() - started
+        reading.input_px = page_inputs.input_size(self.loaded, prepared)
+        draft = None
+        if reference is not None and registry.resolve(self.settings.mode) == "reference":
+            draft = self._draft(reference(reading.input_px), task)
         encoded = self.encoder.encode(prepared, image, options)
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
-        reading.input_px = page_inputs.input_size(self.loaded, prepared)
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
         session = MlxSession(
             self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features)
         )
-        proposer = registry.create(self.settings.mode, table if table is not None else NGramTable())
+        proposer = registry.create(self.settings.mode, table if table is not None else NGramTable(), draft)
         budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
         guard = Guard(self.loaded.tokenizer, budget=budget, independent=independent)
         loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))
@@ -178,15 +185,24 @@ class ModelReader:
         table: NGramTable | None = None,
         suffix: str = "",
         independent: str = "",
+        reference: Reference | None = None,
     ) -> ImageReading:
         """`stream` to its end."""
-        pieces = self.stream(image, task, table=table, suffix=suffix, independent=independent)
+        pieces = self.stream(
+            image, task, table=table, suffix=suffix, independent=independent, reference=reference
+        )
         while True:
             try:
                 next(pieces)
             except StopIteration as end:
                 reading: ImageReading = end.value
                 return reading
+
+    def _draft(self, source: DraftSource, task: Task | None) -> registry.PageDraft:
+        stops, usual = self.loaded.stop_ids, getattr(self.loaded.tokenizer, "eos_token_id", None)
+        json = self.preset.output is Output.DOTS_JSON and task in (None, self.preset.task)
+        stop = usual if usual in stops else min(stops, default=None)
+        return registry.PageDraft(source, Codec(self.loaded.tokenizer), json, stop)
 
     def _options(self, guard: Guard) -> DecodeOptions:
         return DecodeOptions(

@@ -185,8 +185,10 @@ class Settings:
     trusted_models: tuple[Path, ...] = _setting(
         (), _paths, "model folders that may run Python code of their own"
     )
-    mode: Literal["auto", "none", "lookup"] = _setting(
-        "auto", _one_of("auto", "none", "lookup"), "what drafts the text that a model then verifies"
+    mode: Literal["auto", "none", "lookup", "reference"] = _setting(
+        "auto",
+        _one_of("auto", "none", "lookup", "reference"),
+        "what drafts the text that a model then verifies",
     )
     max_draft: int = _setting(0, _integer(0, 128), "tokens drafted at once at most; 0: as it pays off")
     max_tokens: int = _setting(0, _integer(0, 10**6), "tokens a page or region may have; 0: the preset's")
@@ -230,6 +232,18 @@ class Settings:
     worker_memory_mb: int = _setting(2048, _integer(64, 10**7), "a worker that needs more is replaced")
     words: bool = _setting(True, _boolean, "keep boxes and confidences of words")
     log_level: str = _setting("INFO", _one_of(*LOG_LEVELS, upper=True), "least severity that is logged")
+    log_format: Literal["text", "json"] = _setting(
+        "text", _one_of("text", "json"), "how a line of the log looks"
+    )
+    backups: int = _setting(
+        7, _integer(0, 1000), "daily copies of the database that are kept; 0: none are made"
+    )
+    notify: Literal["never", "failures", "always"] = _setting(
+        "never", _one_of("never", "failures", "always"), "desktop notifications when files are done or failed"
+    )
+    on_battery: Literal["run", "pause"] = _setting(
+        "run", _one_of("run", "pause"), "whether `ocrd watch` reads on battery, in low power mode, or too hot"
+    )
 
     @property
     def database_path(self) -> Path:
@@ -260,6 +274,11 @@ class Settings:
     def features_bytes(self) -> int:
         """`features_gb` in bytes."""
         return round(self.features_gb * 1e9)
+
+    @property
+    def backups_path(self) -> Path:
+        """Where copies of the database are kept."""
+        return self.home / "backups"
 
     @property
     def library_out(self) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.engines.base import Piece
 from pipeline.engines.stops import stop_warning, worst
 from pipeline.ladder import SMALLER
+from pipeline.reference.draft import DraftLine
 from storage.records import DecodeStats, PageWarning, ReadingAttempt, StopReason
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from pipeline.model_reader import ImageReading
     from pipeline.presets import Task
 
-Reads = Callable[["Image.Image", "Task | None", str], Generator[Piece, None, "ImageReading"]]
+Reads = Callable[
+    ["Image.Image", "Task | None", str, Sequence[DraftLine]], Generator[Piece, None, "ImageReading"]
+]
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class RegionReading:
     """The regions of one page, and what they took together."""
 
     def __init__(self, reads: Reads) -> None:
-        """`reads`: picture, task and the other reading's words, to a model's reading."""
+        """`reads`: picture, task, the other reading's words and its draft lines, to a model's reading."""
         self._reads = reads
         self._first, self._again = _Sum(), _Sum()
         self._left = 0  # regions left to the other reading
@@ -46,15 +49,15 @@ class RegionReading:
         self.seconds: dict[str, float] = {}
 
     def read(
-        self, picture: Image.Image, task: Task | None, other: str
+        self, picture: Image.Image, task: Task | None, other: str, draft: Sequence[DraftLine] = ()
     ) -> Generator[Piece, None, ImageReading | None]:
         """The reading of a region; None where `other`, another reading's words, is to be taken instead."""
-        first = yield from self._reads(picture, task, other)
+        first = yield from self._reads(picture, task, other, draft)
         self._add(first, self._first)
         if first.stop_reason is StopReason.COMPLETE:
             return first
         size = max(1, round(picture.width * SMALLER)), max(1, round(picture.height * SMALLER))
-        second = yield from self._reads(picture.resize(size), task, other)
+        second = yield from self._reads(picture.resize(size), task, other, draft)
         self._add(second, self._again)
         if second.stop_reason is StopReason.COMPLETE and second.text.strip():
             return second

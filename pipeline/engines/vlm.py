@@ -16,6 +16,9 @@ from pipeline.engines.stops import stop_warning
 from pipeline.ladder import SMALLER, Rung, climb
 from pipeline.presets import Mode, Output, Preset, Task
 from pipeline.proposers.lookup import NGramTable
+from pipeline.reference.draft import DraftLine
+from pipeline.reference.lines import from_blocks, from_page
+from pipeline.reference.source import DraftSource, ReadyDraft, in_background
 from storage.errors import OcrdError
 from storage.records import Block, Category, Line, PageText, PageWarning, StopReason
 
@@ -136,11 +139,17 @@ class VlmEngine:
         return (yield from climb(rungs, time_s=self.settings.page_timeout_s))
 
     def _whole(self, page: PageImage, hint: Sequence[Line], task: Task) -> Pieces:
-        picture, other = page.image.convert("RGB"), _said(hint)
-        reading = yield from self.reader().stream(picture, task, table=self._history(page), independent=other)
+        picture, other, output = page.image.convert("RGB"), _said(hint), self._output(task)
+
+        def reference(input_px: tuple[int, int] | None) -> DraftSource:
+            text, frame = PageText(page.width_pt, page.height_pt, tuple(hint)), _frame(output, input_px, page)
+            return in_background(lambda: from_page(text, frame.to_model))
+
+        reading = yield from self.reader().stream(
+            picture, task, table=self._history(page), independent=other, reference=reference if hint else None
+        )
         self._kept(reading)
-        output = self._output(task)
-        answer = parse(output, reading.text, _frame(output, reading, page), hint)
+        answer = parse(output, reading.text, _frame(output, reading.input_px, page), hint)
         return EngineReading(
             blocks=answer.blocks,
             stop_reason=StopReason.BLANK if answer.blank else reading.stop_reason,
@@ -173,7 +182,7 @@ class VlmEngine:
         for piece in regions.line_pieces(hint, text_height_px=height, width_px=width[0]):
             picture = regions.line_picture(page, piece, hint[piece.line], height)
             words = " ".join(word.text for word in piece.words)
-            found = yield from reading.read(picture, None, words)
+            found = yield from reading.read(picture, None, words, [DraftLine(words)])
             read.setdefault(piece.line, []).append((piece, words if found is None else found.text))
         lines = tuple(regions.with_text(hint[index], pieces) for index, pieces in read.items())
         lines = tuple(line for line in lines if line.text)
@@ -188,17 +197,18 @@ class VlmEngine:
                 blocks.append(block)
                 continue
             picture, task = regions.crop(page, block.box).convert("RGB"), self._task(block.category)
-            found = yield from reading.read(picture, task, block.text)
+            found = yield from reading.read(picture, task, block.text, from_blocks([block]))
             blocks += (block,) if found is None else _reread(block, self._plain(task, found))
         return self._together(reading, blocks=tuple(blocks))
 
     def _regions(self, page: PageImage) -> RegionReading:
         def reads(
-            picture: Image.Image, task: Task | None, other: str
+            picture: Image.Image, task: Task | None, other: str, draft: Sequence[DraftLine]
         ) -> Generator[Piece, None, ImageReading]:
             found = yield from self.reader().stream(
-                picture, task, table=self._history(page), independent=other
-            )
+                picture, task, table=self._history(page), independent=other,
+                reference=lambda _: ReadyDraft(draft),
+            )  # fmt: skip
             return self._kept(found)
 
         return RegionReading(reads)
@@ -265,10 +275,10 @@ def parse(output: Output, text: str, frame: Frame, hint: Sequence[Line]) -> Answ
             return plain_text.parse(text, frame, hint)
 
 
-def _frame(output: Output, reading: ImageReading, page: PageImage) -> Frame:
+def _frame(output: Output, input_px: tuple[int, int] | None, page: PageImage) -> Frame:
     """The coordinate space a model answers in: pixels of its resized input, or 0…999."""
-    if output is Output.DOTS_JSON and reading.input_px is not None:
-        return Frame(*reading.input_px, page.width_pt, page.height_pt)
+    if output is Output.DOTS_JSON and input_px is not None:
+        return Frame(*input_px, page.width_pt, page.height_pt)
     return Frame(grounding.SPAN, grounding.SPAN, page.width_pt, page.height_pt)
 
 

@@ -13,7 +13,7 @@ from pipeline.proposers.base import NOTHING, Draft
 from pipeline.target import Decision
 
 if TYPE_CHECKING:
-    from pipeline.adapter.drafters import DrafterPage
+    from pipeline.adapter.drafting import DrafterPage
 
 # Mode → what it is, as shown to people.
 NEURAL: dict[str, str] = {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+from dataclasses import dataclass
 
 from pipeline.proposers.base import NoProposer, Proposer
 from pipeline.proposers.corrupt import CORRUPT, VARIABLE, CorruptProposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
+from pipeline.reference.codec import Codec
+from pipeline.reference.source import DraftSource
 from storage.errors import SettingsError
 
 AUTO = "auto"
@@ -15,6 +18,7 @@ AUTO = "auto"
 PROPOSERS: dict[str, str] = {
     "none": "nothing is drafted: the model alone, the baseline",
     "lookup": "n-grams of the output and of the document's earlier pages",
+    "reference": "a cheap reading of the same page (text layer or classic OCR), beside n-grams",
 }
 
 
@@ -23,7 +27,7 @@ def resolve(name: str) -> str:
     if name != "none" and os.environ.get(VARIABLE) == CORRUPT:
         return CORRUPT
     if name == AUTO:
-        return "lookup"
+        return "reference"
     if name not in PROPOSERS:
         near = difflib.get_close_matches(name, [AUTO, *PROPOSERS], n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"choose one of: {', '.join([AUTO, *PROPOSERS])}"
@@ -31,11 +35,28 @@ def resolve(name: str) -> str:
     return name
 
 
-def create(name: str, table: NGramTable) -> Proposer:
-    """A proposer for one page; `table` holds what the document's earlier pages said."""
+@dataclass(frozen=True, slots=True)
+class PageDraft:
+    """A draft at hand for the picture that is read, and what it takes to write it on."""
+
+    source: DraftSource
+    codec: Codec
+    json: bool = False  # the model answers with dots.ocr's array
+    stop: int | None = None  # the id that ends the text
+
+
+def create(name: str, table: NGramTable, draft: PageDraft | None = None) -> Proposer:
+    """A proposer for one picture; `table` holds what the document's earlier pages said.
+
+    Without a draft, `reference` can only look up.
+    """
     match resolve(name):
         case "none":
             return NoProposer()
         case "corrupt":
             return CorruptProposer()
+        case "reference" if draft is not None:
+            from pipeline.proposers.reference import ReferenceProposer
+
+            return ReferenceProposer(draft.codec, draft.source, table, json=draft.json, stop=draft.stop)
     return LookupProposer(table)

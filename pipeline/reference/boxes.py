@@ -56,7 +56,7 @@ class BoxHeads:
         self._leads: dict[str, str] = {}
         self._labels: dict[str, str] = {}
         self._usual: deque[str] = deque(maxlen=_ERRORS)
-        self._last = (0, 0, 0, 0)
+        self._last: tuple[int, ...] = (0, 0, 0, 0)
         self._errors: dict[int, deque[int]] = defaultdict(lambda: deque(maxlen=_ERRORS))
 
     @property

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from pipeline import structure
 from pipeline.reference.draft import Break, DraftLine
-from storage.records import FURNITURE, Block, Box, Category, Line, PageText
+from storage.records import FURNITURE, Block, Box, Category, PageText
 
 ToModel = Callable[[Box], Box]
 
@@ -19,11 +19,6 @@ def from_page(page: PageText, to_model: ToModel | None = None) -> list[DraftLine
 def from_blocks(blocks: Iterable[Block], to_model: ToModel | None = None) -> list[DraftLine]:
     """The lines of blocks in reading order: those of a page read before are the best draft of all."""
     return [line for block in blocks for line in _of_block(block, to_model)]
-
-
-def from_lines(lines: Sequence[Line]) -> list[DraftLine]:
-    """Lines as they come, in one paragraph: for a region, which has been cut out of its page already."""
-    return [DraftLine(line.text) for line in lines]
 
 
 def _of_block(block: Block, to_model: ToModel | None) -> Iterator[DraftLine]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from pipeline.reference.draft import DraftLine, DraftText, build
@@ -15,6 +15,18 @@ class DraftSource(Protocol):
     def get(self) -> DraftText | None:
         """The draft; None until it is ready. Never waits."""
         ...
+
+
+# Called once the size of the model's input (pixels: width, height) is known; what it gives may still be in the making.
+Reference = Callable[[tuple[int, int] | None], DraftSource]
+
+
+def in_background(make: Callable[[], Sequence[DraftLine]]) -> LateDraft:
+    """The draft that `make` gives, made in a thread of its own while the picture is encoded."""
+    executor = ThreadPoolExecutor(1, "draft")
+    draft = LateDraft(executor.submit(make))
+    executor.shutdown(wait=False)
+    return draft
 
 
 class ReadyDraft:
