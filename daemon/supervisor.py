@@ -54,7 +54,16 @@ def run(
     before anything is read; `WorkerLostError` and others when workers cannot be kept running.
     """
     logs.to_file(settings)
-    roots = outer_roots(roots)
+    try:
+        return _run(settings, outer_roots(roots), once=once, on_event=on_event)
+    except OcrdError as error:
+        log.error("the daemon ends: %s", error)  # a service has nobody in front of its terminal
+        raise
+
+
+def _run(
+    settings: Settings, roots: Sequence[WatchRoot], *, once: bool, on_event: Callable[[str], None] | None
+) -> ExitSummary:
     for folder in {root.out_dir for root in roots if root.out_dir is not None}:
         check_writable(folder)
     names = ", ".join(logs.escape(os.fsdecode(root.path)) for root in roots)

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     """Exit status per kind of failure (the table in docs/reference.md is made from this)."""
 
     OK = 0
-    NO_MATCH = 1  # search found nothing, as grep says it
+    NO_MATCH = 1  # nothing found, as grep says it; doctor, verify: not all is well; service: not running
     USAGE = 2  # wrong command line (typer's own)
     SETTINGS = 3  # a settings file, variable or flag is wrong
     PASSWORD = 4  # an input needs a password
@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     BUSY = 10  # another daemon works on this home
     DATABASE = 11  # the database is damaged or of another version
     MIXED = 12  # inputs failed for several of these reasons
+    SERVICE = 13  # launchd or systemd refuses
     INTERNAL = 70  # a fault of ocrd itself
     INTERRUPTED = 130  # Ctrl-C
 
@@ -280,6 +281,15 @@ class BusyError(OcrdError):
     exit_code = ExitCode.BUSY
     fault = Fault.FINAL
     default_remedy = "stop it first, or set OCRD_HOME to another folder"
+
+
+class ServiceError(OcrdError):
+    """The service manager refuses, or is not there."""
+
+    code = "service"
+    exit_code = ExitCode.SERVICE
+    fault = Fault.FINAL
+    default_remedy = "run `ocrd watch` in a terminal instead, and report what the service manager said"
 
 
 class DatabaseError(OcrdError):
