@@ -18,6 +18,7 @@ from pipeline.presets import Output, Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
+from pipeline.proposers.neural import NEURAL
 from pipeline.reference.codec import Codec
 from pipeline.reference.source import DraftSource, Reference
 from pipeline.rules import NoRepeatNGram
@@ -30,6 +31,7 @@ from storage.records import StopReason
 if TYPE_CHECKING:
     from PIL import Image
 
+    from pipeline.adapter.drafters import Drafter
     from pipeline.calibration import Calibration
 
 log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class ModelReader:
         encoder: VisionEncoder,
         settings: DecodeSettings,
         calibration: Calibration | None = None,
+        drafter: Drafter | None = None,
     ) -> None:
         registry.resolve(settings.mode)
         self.loaded = loaded
@@ -94,6 +97,7 @@ class ModelReader:
         self.encoder = encoder
         self.settings = settings
         self.calibration = calibration
+        self.drafter = drafter
         self.drafts_off = ""  # why nothing is drafted although `settings` say so
         self._curve = CostCurve(calibration.costs) if calibration is not None else None
         self._rules = _rules(preset, loaded)
@@ -102,7 +106,7 @@ class ModelReader:
         """The same model with other drafts and another budget, without a store of features."""
         encoder = VisionEncoder(self.loaded, self.encoder.fingerprint, None, self.encoder.name)
         settings = replace(self.settings, mode=mode, max_tokens=max_tokens)
-        return ModelReader(self.loaded, self.preset, encoder, settings, self.calibration)
+        return ModelReader(self.loaded, self.preset, encoder, settings, self.calibration, self.drafter)
 
     def switch_off(self, reason: str) -> None:
         """Draft nothing from now on."""
@@ -149,10 +153,15 @@ class ModelReader:
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
+        drafter = self.drafter if registry.resolve(self.settings.mode) in NEURAL else None
         session = MlxSession(
-            self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features)
-        )
-        proposer = registry.create(self.settings.mode, table if table is not None else NGramTable(), draft)
+            self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features),
+            taps=drafter.taps if drafter is not None else (),
+        )  # fmt: skip
+        proposer = registry.create(
+            self.settings.mode, table if table is not None else NGramTable(), draft,
+            drafter.page(session) if drafter is not None else None,
+        )  # fmt: skip
         budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
         guard = Guard(self.loaded.tokenizer, budget=budget, independent=independent)
         loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))

@@ -10,10 +10,14 @@ from pipeline import calibration, checkpoint, startup_check, vision
 from pipeline.adapter import loading
 from pipeline.model_reader import DecodeSettings, ModelReader
 from pipeline.proposers import registry
+from pipeline.proposers.neural import NEURAL
+from pipeline.reference.draft import DraftLine
+from pipeline.reference.source import ReadyDraft
 from storage.errors import OcrdError
 from storage.features import FeatureStore
 
 if TYPE_CHECKING:
+    from pipeline.adapter.drafters import Drafter
     from pipeline.adapter.loading import LoadedModel
     from pipeline.calibration import Calibration
     from pipeline.model_files import ModelLocation
@@ -29,13 +33,32 @@ def open_reader(settings: Settings, location: ModelLocation) -> ModelReader:
     store = FeatureStore(settings.features_path, settings.features_bytes)
     encoder = vision.VisionEncoder(loaded, fingerprint, store, location.preset.name)
     decoding = DecodeSettings(settings.mode, settings.max_draft, settings.max_tokens or None, settings.verify)
+    drafter = _drafter(settings, loaded)
     measured = calibrate(settings, loaded, fingerprint) if decoding.mode != "none" else None
-    reader = ModelReader(loaded, location.preset, encoder, decoding, measured)
+    reader = ModelReader(loaded, location.preset, encoder, decoding, measured, drafter)
     if settings.calibrate and decoding.mode != "none":
         verdict = check(settings, reader)
         if not verdict.ok:
             reader.switch_off(verdict.reason)
     return reader
+
+
+def _drafter(settings: Settings, loaded: LoadedModel) -> Drafter | None:
+    """The neural drafter that the settings ask for. Raises: as `pipeline.adapter.drafters.load`."""
+    mode = registry.resolve(settings.mode)
+    if mode not in NEURAL:
+        return None
+    from pipeline.adapter import drafters
+
+    return drafters.load(loaded, mode, settings.drafter, trusted=settings.trusted_models)
+
+
+def _drafter_mark(settings: Settings) -> str:
+    """What tells one drafter's folder from another, or from what it was before."""
+    if settings.drafter is None:
+        return ""
+    files = sorted(settings.drafter.glob("*"))
+    return repr([str(settings.drafter), *((file.name, file.stat().st_mtime_ns) for file in files)])
 
 
 def check(settings: Settings, reader: ModelReader) -> Verdict:
@@ -47,15 +70,19 @@ def check(settings: Settings, reader: ModelReader) -> Verdict:
     region = reader.preset.max_region_px
     image = startup_check.picture(reader.preset.text_height_px, region[0] if region else None)
 
+    lines = [DraftLine(line) for line in startup_check.LINES]
+
     def read(mode: str) -> tuple[Outcome, float]:
-        reading = reader.with_mode(mode, startup_check.MAX_TOKENS).read(image)
+        reading = reader.with_mode(mode, startup_check.MAX_TOKENS).read(
+            image, reference=lambda _: ReadyDraft(lines)
+        )
         return reading.outcome, reading.seconds.get("decode", 0.0)
 
     def take() -> Verdict:
         log.info("checking what %s drafts, once on this machine", proposer)
         return startup_check.check(proposer, lambda: read("none"), lambda: read(reader.settings.mode))
 
-    name = calibration.key(reader.loaded, reader.encoder.fingerprint, proposer)
+    name = calibration.key(reader.loaded, reader.encoder.fingerprint, proposer + _drafter_mark(settings))
     return startup_check.load_or_check(settings.calibration_path / f"{name}.check.json", take)
 
 

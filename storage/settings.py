@@ -185,11 +185,12 @@ class Settings:
     trusted_models: tuple[Path, ...] = _setting(
         (), _paths, "model folders that may run Python code of their own"
     )
-    mode: Literal["auto", "none", "lookup", "reference"] = _setting(
+    mode: Literal["auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"] = _setting(
         "auto",
-        _one_of("auto", "none", "lookup", "reference"),
+        _one_of("auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"),
         "what drafts the text that a model then verifies",
     )
+    drafter: Path | None = _setting(None, _path, "folder of a neural drafter, for the modes that need one")
     max_draft: int = _setting(0, _integer(0, 128), "tokens drafted at once at most; 0: as it pays off")
     max_tokens: int = _setting(0, _integer(0, 10**6), "tokens a page or region may have; 0: the preset's")
     verify: Literal["exact", "fast"] = _setting(

@@ -7,18 +7,18 @@ states through a session's taps. What is relied on is held by tests/pipeline/ada
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 
 from pipeline import checkpoint
 from pipeline.adapter import glm_mtp
-from pipeline.adapter.loading import LoadedModel, _embedding_rows, _to_float32
+from pipeline.adapter.drafting import ChainPage, ContextPage, DrafterPage
+from pipeline.adapter.loading import LoadedModel, embedding_rows, to_float32
 from pipeline.adapter.session import MlxSession
 from pipeline.adapter.taps import layer_count
 from storage.errors import ModelError, SettingsError
@@ -26,7 +26,6 @@ from storage.errors import ModelError, SettingsError
 log = logging.getLogger(__name__)
 
 KINDS = ("dflash", "dspark", "eagle3", "mtp")
-_CHAIN_STATE = ("_cache", "_seed_token", "_seed_hidden", "_next_position", "_round_appended", "_prompt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +41,8 @@ class Drafter:
 
     def page(self, session: MlxSession) -> DrafterPage:
         """Its state for one page; any number of pages may be drafted by turns."""
-        return (_Context if self.kind in ("dflash", "dspark") else _Chain)(self, session)
-
-
-class DrafterPage(Protocol):
-    """What a drafter knows of the page being written."""
-
-    def begin(self, hidden: Any, first: int) -> None:
-        """`hidden`: (1, N, taps · D) of the prompt; `first`: the id that follows it."""
-        ...
-
-    def propose(self, limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Up to `limit` ids (at least 1), and for each the drafter's own chance that it and all before it are right."""
-        ...
-
-    def observe(self, ids: Sequence[int], hidden: Any) -> None:
-        """`ids` were written; `ids[i]` follows the token whose hidden state is row i of `hidden`."""
-        ...
+        made = ContextPage if self.kind in ("dflash", "dspark") else ChainPage
+        return made(self.model, self.width, self.target, session)
 
 
 # --- loading -----------------------------------------------------------------------------------------------
@@ -82,7 +66,7 @@ def load(loaded: LoadedModel, kind: str, folder: Path | None, *, trusted: Iterab
             file=place, remedy="take a drafter that was trained for this very model",
         )  # fmt: skip
     if loaded.device == "cpu":
-        _to_float32(model, None)
+        to_float32(model, None)
     target = _target(loaded)
     model.bind(target)
     mx.eval(model.parameters())
@@ -139,7 +123,7 @@ def _misfits(kind: str, model: Any, taps: Sequence[int], loaded: LoadedModel) ->
     """What the drafter was made for and the model has not, in words that name both."""
     text = _text_config(loaded.model.language_model)
     layers, width = layer_count(loaded.model.language_model), int(text.hidden_size)
-    rows = _embedding_rows(loaded.model) or int(text.vocab_size)
+    rows = embedding_rows(loaded.model) or int(text.vocab_size)
     made = _made_for(kind, model)
     found = []
     if made.width != width:
@@ -197,130 +181,9 @@ def _target(loaded: LoadedModel) -> Any:
         model=SimpleNamespace(embed_tokens=inner.embed_tokens, layers=inner.layers),
         lm_head=head,
         config=SimpleNamespace(
-            hidden_size=text.hidden_size, vocab_size=_embedding_rows(loaded.model) or text.vocab_size
+            hidden_size=text.hidden_size, vocab_size=embedding_rows(loaded.model) or text.vocab_size
         ),
         rollback_speculative_cache=None,  # that it is there is all that is asked: our sessions roll back themselves
     )  # fmt: skip
     target.language_model = target
     return target
-
-
-# --- drafting ----------------------------------------------------------------------------------------------
-
-
-class _Sampler:
-    """Takes the likeliest id, and keeps how likely it was."""
-
-    def __init__(self) -> None:
-        self.chances: list[Any] = []
-
-    def __call__(self, logits: Any) -> Any:
-        logits = logits.astype(mx.float32)
-        self.chances.append(mx.exp(logits.max(axis=-1) - mx.logsumexp(logits, axis=-1)).reshape(-1))
-        return mx.argmax(logits, axis=-1)
-
-    def survival(self, count: int) -> tuple[float, ...]:
-        """Chances of the first `count` ids, each with all before it."""
-        alive, survival = 1.0, []
-        for chance in mx.concatenate(self.chances)[:count].tolist():
-            alive *= float(chance)
-            survival.append(alive)
-        return tuple(survival)
-
-
-class _Context:
-    """dflash and dspark: one pass over a block of masks, attending to the hidden states of all that was written.
-
-    Only those states are kept in its cache, never drafts, so that there is nothing to take back.
-    """
-
-    def __init__(self, drafter: Drafter, session: MlxSession) -> None:
-        self._drafter = drafter
-        self._session = session
-        self._cache = drafter.model.make_cache()
-        self._pending: list[Any] = []
-        self._last = 0
-
-    def begin(self, hidden: Any, first: int) -> None:
-        self._session.prompt_context()  # not needed: lets go of the embeddings
-        self._pending, self._last = [hidden], first
-
-    def observe(self, ids: Sequence[int], hidden: Any) -> None:
-        self._pending.append(hidden[:, : len(ids)])
-        self._last = int(ids[-1])
-
-    def propose(self, limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        count = min(limit, self._drafter.width)
-        hidden = mx.concatenate(self._pending, axis=1) if self._pending else None
-        if hidden is None:
-            return (), ()
-        self._pending = []
-        sampler = _Sampler()
-        model = self._drafter.model
-        drafted = model.draft_block(self._last, hidden, self._cache, count + 1, sampler, mx.int32)
-        ids = tuple(int(i) for i in drafted.reshape(-1).tolist())[:count]
-        return ids, sampler.survival(len(ids))
-
-
-class _Chain:
-    """eagle3 and mtp: one id after another, each from the hidden state that the one before left.
-
-    The module's own cache runs ahead while drafting. Whatever became of the draft, it is taken back, and the tokens
-    written go in with the model's true hidden states. The module keeps its state in itself: pages swap it.
-    """
-
-    def __init__(self, drafter: Drafter, session: MlxSession) -> None:
-        self._drafter = drafter
-        self._session = session
-        self._sampler = _Sampler()
-        drafter.model.reset(drafter.target)
-        self._state = _state_of(drafter.model)
-
-    def begin(self, hidden: Any, first: int) -> None:
-        prompt = self._session.prompt_context()
-        self._sampler = _Sampler()
-        with self._own() as model:
-            model._prompt = prompt
-            model.prefill_from_target_hidden(prompt.ids, hidden, first, self._sampler, mx.int32)
-
-    def observe(self, ids: Sequence[int], hidden: Any) -> None:
-        self._sampler = _Sampler()
-        with self._own() as model:
-            _take_back(model)
-            tokens = mx.array([[int(i) for i in ids]], dtype=mx.int32)
-            model.accept_verified_tokens(
-                hidden[:, : len(ids)], tokens[:, :-1], len(ids) - 1, [int(ids[-1])], self._sampler, mx.int32
-            )
-
-    def propose(self, limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        count = min(limit, self._drafter.width)
-        with self._own() as model:
-            if model._seed_token is None:
-                return (), ()
-            drafted = model.draft_block(0, None, self._state["_cache"], count + 1, self._sampler, mx.int32)
-            ids = tuple(int(i) for i in drafted.reshape(-1).tolist())
-        return ids, self._sampler.survival(len(ids))
-
-    @contextmanager
-    def _own(self) -> Iterator[Any]:
-        """The module with this page's state."""
-        model = self._drafter.model
-        for name, value in self._state.items():
-            setattr(model, name, value)
-        try:
-            yield model
-        finally:
-            self._state = _state_of(model)
-
-
-def _state_of(model: Any) -> dict[str, Any]:
-    return {name: getattr(model, name, None) for name in _CHAIN_STATE}
-
-
-def _take_back(model: Any) -> None:
-    """Drop what was appended while drafting."""
-    if model._round_appended:
-        for cache in model._cache:
-            cache.trim(model._round_appended)
-        model._next_position -= model._round_appended
-        model._round_appended = 0

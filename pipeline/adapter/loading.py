@@ -76,7 +76,7 @@ def load(folder: Path, *, trusted: Iterable[Path] = (), memory_bytes: int | None
         # up
         # all that verifying blocks gains (3 M parameter model: 16 rows cost 15 single ones quantised, 1.85
         # dequantised).
-        dtype = _to_float32(model, memory_bytes)
+        dtype = to_float32(model, memory_bytes)
     _evaluate(model, found)
     loaded = LoadedModel(found, model, processor, device, dtype)
     _check_vocabulary(loaded)
@@ -127,7 +127,7 @@ def _evaluate(model: Any, found: Checkpoint) -> None:
         raise _failure(error, "its weights cannot be read", found) from error
 
 
-def _to_float32(model: Any, memory_bytes: int | None) -> str:
+def to_float32(model: Any, memory_bytes: int | None) -> str:
     """Dequantise what is quantised, cast the rest; leave quantised layers alone where memory is short."""
     import mlx.core as mx
     from mlx.utils import tree_map
@@ -196,7 +196,7 @@ def _dense(layer: Any) -> Any:
 
 def _check_vocabulary(loaded: LoadedModel) -> None:
     """An id beyond the embedding table is an unchecked read out of bounds in MLX; a text needs an id to end with."""
-    rows = _embedding_rows(loaded.model)
+    rows = embedding_rows(loaded.model)
     ids = set(loaded.tokenizer.get_vocab().values())
     largest = max(ids, default=-1)
     disagree = None
@@ -210,7 +210,8 @@ def _check_vocabulary(loaded: LoadedModel) -> None:
         raise ModelError(f"tokenizer and weights disagree: {disagree}", file=loaded.checkpoint.folder)
 
 
-def _embedding_rows(model: Any) -> int | None:
+def embedding_rows(model: Any) -> int | None:
+    """Rows of the embedding table: ids the model takes; None where it has none to be found."""
     inner = getattr(model.language_model, "model", None)
     table = getattr(inner, "embed_tokens", None)
     weight = getattr(table, "weight", None)

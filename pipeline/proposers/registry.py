@@ -5,13 +5,18 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pipeline.proposers.base import NoProposer, Proposer
 from pipeline.proposers.corrupt import CORRUPT, VARIABLE, CorruptProposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
+from pipeline.proposers.neural import NEURAL, NeuralProposer
 from pipeline.reference.codec import Codec
 from pipeline.reference.source import DraftSource
 from storage.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pipeline.adapter.drafting import DrafterPage
 
 AUTO = "auto"
 # Name → what it is, as shown to people.
@@ -19,6 +24,7 @@ PROPOSERS: dict[str, str] = {
     "none": "nothing is drafted: the model alone, the baseline",
     "lookup": "n-grams of the output and of the document's earlier pages",
     "reference": "a cheap reading of the same page (text layer or classic OCR), beside n-grams",
+    **NEURAL,
 }
 
 
@@ -45,10 +51,12 @@ class PageDraft:
     stop: int | None = None  # the id that ends the text
 
 
-def create(name: str, table: NGramTable, draft: PageDraft | None = None) -> Proposer:
+def create(
+    name: str, table: NGramTable, draft: PageDraft | None = None, drafter: DrafterPage | None = None
+) -> Proposer:
     """A proposer for one picture; `table` holds what the document's earlier pages said.
 
-    Without a draft, `reference` can only look up.
+    Without a draft, `reference` can only look up; so can the neural ones without a `drafter`.
     """
     match resolve(name):
         case "none":
@@ -59,4 +67,6 @@ def create(name: str, table: NGramTable, draft: PageDraft | None = None) -> Prop
             from pipeline.proposers.reference import ReferenceProposer
 
             return ReferenceProposer(draft.codec, draft.source, table, json=draft.json, stop=draft.stop)
+        case neural if neural in NEURAL and drafter is not None:
+            return NeuralProposer(neural, drafter)
     return LookupProposer(table)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import blas, calibration, model_files, startup_check
+from storage.errors import SettingsError
 from storage.settings import Settings
 
 blas.preload()
@@ -17,6 +18,7 @@ from pipeline import opening  # noqa: E402
 from pipeline.model_reader import ModelReader  # noqa: E402
 from pipeline.proposers import corrupt  # noqa: E402
 from pipeline.schedule import CostSchedule  # noqa: E402
+from tests.pipeline.adapter import random_drafters  # noqa: E402
 from tests.pipeline.test_calibration import MEASURED  # noqa: E402
 
 
@@ -65,3 +67,22 @@ def test_a_corrupt_proposer_is_found_and_pages_are_read_without(
     assert "reads otherwise" in reader.drafts_off
     reading = reader.read(image)
     assert (reading.text, reading.outcome.drafted) == (truth.text, 0)
+
+
+@pytest.mark.parametrize("kind", ["dspark", "eagle3"])
+def test_a_drafter_named_in_the_settings_drafts_and_changes_nothing(
+    kind: str, settings: Settings, tmp_path: Path
+) -> None:
+    image = startup_check.picture(20, 504)
+    plain = replace(settings, calibrate=False, mode="none")
+    reader = opened(plain)
+    truth = reader.read(image).outcome
+    folder = random_drafters.make(kind, reader.loaded, tmp_path / "drafter")
+    drafted = opened(replace(plain, mode=kind, drafter=folder)).read(image).outcome
+    assert drafted.ids == truth.ids
+    assert drafted.drafted > 0
+
+
+def test_a_mode_without_its_drafter_is_an_error_before_any_page(settings: Settings) -> None:
+    with pytest.raises(SettingsError, match="needs a drafter"):
+        opened(replace(settings, calibrate=False, mode="eagle3"))

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from pipeline.adapter import drafters
-from pipeline.adapter.loading import LoadedModel, _embedding_rows
+from pipeline.adapter.loading import LoadedModel, embedding_rows
 from pipeline.adapter.taps import layer_count
 
 DRAFT_VOCABULARY = 300  # of eagle3: smaller than the model's, with a table between the two
@@ -20,7 +20,7 @@ def make(kind: str, loaded: LoadedModel, folder: Path, *, seed: int = 0, **chang
     """Write the drafter into `folder`; `changes` go into its configuration."""
     language_model = loaded.model.language_model
     width = int(drafters._text_config(language_model).hidden_size)
-    rows, layers = _embedding_rows(loaded.model), layer_count(language_model)
+    rows, layers = embedding_rows(loaded.model), layer_count(language_model)
     config = _MAKERS[kind](width, rows, layers)
     _change(config, changes)
     folder.mkdir(parents=True, exist_ok=True)
