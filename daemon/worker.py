@@ -1,7 +1,7 @@
 """One worker process: takes files in, reads pages, writes sidecars, until told to stop.
 
 Three threads. *main* claims, runs the engine and saves. *pdfium* is the only one that ever calls PDFium; it prepares
-the next pages while one is read. *heartbeat* (see `daemon.heartbeat`) keeps the leases and says what goes on.
+the next pages while one is read. *heartbeat* (see `daemon.activity`) keeps the leases and says what goes on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Worker:
         self.activity = activity or Activity()
         self.clock = clock
         self._make_engine = make_engine
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, Engine] = {}  # made in the pdfium thread
         self._pdfium = ThreadPoolExecutor(1, "pdfium")
         self._reader: tuple[object, DocumentReader] | None = None  # touched by the pdfium thread only
         self._claimed: deque[PageJob] = deque()
@@ -75,7 +75,6 @@ class Worker:
         self._unsaved: deque[tuple[PageJob, PageReading]] = deque()
         self._solo = False  # a page that may kill us is being read: nothing else is in flight
         self._intake = Intake(conn, owner, settings, self._open_info, self._explain, watching)
-        self.pages_read = 0
         self._noticed = ""
 
     # --- turns ---------------------------------------------------------------------------------------
@@ -190,7 +189,8 @@ class Worker:
 
     def _pass_on_notice(self) -> None:
         """What an engine has to say of itself goes to `ocrd status`."""
-        notices = [str(note) for engine in self._engines.values() if (note := getattr(engine, "notice", ""))]
+        engines = list(self._engines.values())  # a copy: the pdfium thread may be adding one
+        notices = [str(note) for engine in engines if (note := getattr(engine, "notice", ""))]
         if notices and notices[0] != self._noticed:
             self._noticed = notices[0]
             workers.put(self.conn, "engine_note", self._noticed)
@@ -226,7 +226,6 @@ class Worker:
         try:
             if not results.save(self.conn, self.owner, job, reading, self.clock()):
                 log.info("the page was taken from us", extra={"path": job.path, "page": job.page})
-            self.pages_read += 1
         except DiskFullError as error:
             # What was read is kept until there is space again; reading goes on after that.
             self._unsaved.append((job, reading))
