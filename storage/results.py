@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from storage import documents
 from storage.database import transaction
 from storage.errors import DatabaseError
+from storage.folding import grams
 from storage.lines import decode_lines, encode_lines, round_box, round_confidence
 from storage.records import (
     Block,
@@ -77,7 +78,7 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
         raise ValueError(f"page {reading.page} is no reading of page {job.page}")
     blocks = [_block_values(position, block) for position, block in enumerate(reading.blocks)]
     values = _page_values(job.document_id, reading, now)
-    grams = _grams(_clean(reading.text))
+    folded = grams(_clean(reading.text))
     with transaction(conn):
         cursor = conn.execute(
             "UPDATE page_jobs SET state = ?, lease_owner = NULL, lease_expires = NULL, suspect = 0, error_code = NULL,"
@@ -94,7 +95,7 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
             " confidence, lines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             ((page_id, *block) for block in blocks),
         )
-        _save_grams(conn, page_id, grams)
+        _save_grams(conn, page_id, folded)
         conn.execute(
             "UPDATE documents SET deferrals = 0, error_code = NULL, error_message = NULL, remedy = NULL"
             " WHERE id = ? AND (deferrals > 0 OR error_code IS NOT NULL)",
@@ -104,20 +105,12 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
     return True
 
 
-def _grams(text: str) -> str:
-    try:
-        from storage.index import grams
-    except ImportError:
-        return ""
-    return grams(text)
-
-
-def _save_grams(conn: sqlite3.Connection, page_id: int, grams: str) -> None:
-    if grams:
+def _save_grams(conn: sqlite3.Connection, page_id: int, folded: str) -> None:
+    if folded:
         conn.execute(
             "INSERT INTO page_grams (page_id, grams) VALUES (?, ?)"
             " ON CONFLICT(page_id) DO UPDATE SET grams = excluded.grams",
-            (page_id, grams),
+            (page_id, folded),
         )
     else:
         conn.execute("DELETE FROM page_grams WHERE page_id = ?", (page_id,))
