@@ -15,11 +15,12 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from daemon import logs, processes
+from daemon.backups import Keeper, open_for_work
 from daemon.pool import Pool, default_workers
 from daemon.processes import HomeLock
-from storage import jobs, workers
-from storage.database import is_transient, open_database
-from storage.errors import EngineUnavailableError, OcrdError, error_classes
+from storage import backup, jobs, workers
+from storage.database import is_transient
+from storage.errors import EngineUnavailableError, ExitCode, OcrdError, error_classes
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -74,7 +75,8 @@ class Crew:
         self.lock = HomeLock(settings.home, doing)
         self.say = on_event or (lambda line: None)
         self.owner = processes.owner_id()
-        self.conn: sqlite3.Connection = open_database(settings.database_path)
+        self.conn: sqlite3.Connection = open_for_work(settings, say=self.say)
+        self.backups = Keeper(settings)
         self.pool = Pool(settings, default_workers(settings), watching=watching)
         self.fatal: OcrdError | None = None
         self._next_housekeeping = self._next_recovery = float("-inf")
@@ -107,6 +109,10 @@ class Crew:
         try:
             self._tick(now)
         except (OcrdError, sqlite3.Error) as error:
+            if backup.is_damage(error):
+                backup.suspect(
+                    self.settings.database_path
+                )  # the next start looks, and puts a backup in its place
             if not is_transient(error):
                 raise
             log.warning("keeping house failed, it is tried again: %s", error)
@@ -121,6 +127,8 @@ class Crew:
             if not death.expected:
                 self.say(f"a worker died{' at its page' if held_work else ''}; another takes over")
         if self.pool.fatal is not None:
+            if self.pool.fatal == ExitCode.DATABASE:
+                backup.suspect(self.settings.database_path)
             self.fatal = _cannot_work(self.pool.fatal, self.settings)
         if now >= self._next_housekeeping or now < self._next_housekeeping - 60:
             self._next_housekeeping = now + HOUSEKEEPING_S
@@ -135,6 +143,7 @@ class Crew:
             self._next_recovery = now + min(10.0, self.settings.lease_s / 4)
             jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
             logs.rotate(self.settings)
+            self.backups.tick(now)
             self._beat(now, rows)
 
     def _beat(self, now: float, rows: list[workers.WorkerRow]) -> None:
@@ -209,6 +218,7 @@ class Crew:
 
     def close(self) -> None:
         """Give the home back."""
+        self.backups.close()
         with contextlib.suppress(OcrdError, sqlite3.Error):
             workers.remove(self.conn, self.owner)
         self.conn.close()

@@ -24,7 +24,7 @@ from daemon.intake import Intake, register_again
 from daemon.publish import provenance, publish
 from storage import jobs, results, workers
 from storage.database import explain
-from storage.errors import DiskFullError, OcrdError, StorageError, from_os_error
+from storage.errors import ChangedError, DiskFullError, OcrdError, from_os_error
 from storage.work import PageJob, PublishJob
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Worker:
 
     def _fail_page(self, job: PageJob, error: OcrdError) -> None:
         log.warning("cannot read a page: %s", error.message, extra={"path": job.path, "page": job.page})
-        if isinstance(error, _ChangedError):
+        if isinstance(error, ChangedError):
             try:
                 register_again(self.conn, job.path, os.stat(job.path), self.clock())
             except OSError:
@@ -303,20 +303,13 @@ class Worker:
         return provenance(self.settings)
 
 
-class _ChangedError(StorageError):
-    """The file holds other content than what was taken in."""
-
-    code = "changed"
-    default_remedy = "it is taken in again by itself"
-
-
 def _require_unchanged(job: PageJob) -> None:
     try:
         status = os.stat(job.path)
     except OSError as error:
         raise from_os_error(error, file=os.fsdecode(job.path), page=job.page) from error
     if job.size >= 0 and (status.st_size, status.st_mtime_ns) != (job.size, job.mtime_ns):
-        raise _ChangedError("it changed since it was taken in", file=os.fsdecode(job.path), page=job.page)
+        raise ChangedError("it changed since it was taken in", file=os.fsdecode(job.path), page=job.page)
 
 
 def settings_for(job: PageJob, settings: Settings) -> Settings:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from storage.errors import (
     AccessError,
+    DamagedError,
     DatabaseError,
     DiskFullError,
     Fault,
@@ -118,7 +119,7 @@ def explain(error: sqlite3.Error, path: Path | None = None) -> OcrdError | None:
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(message, file=path)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return DatabaseError(message, file=path)
+        return DamagedError(message, file=path)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
         return AccessError(message, file=path)
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):

@@ -187,6 +187,13 @@ class VanishedError(StorageError):
     default_remedy = "nothing to do, unless it should be there: then put it back"
 
 
+class ChangedError(StorageError):
+    """The file holds other content than what was taken in."""
+
+    code = "changed"
+    default_remedy = "it is taken in again by itself"
+
+
 # --- the set-up is at fault ------------------------------------------------------------------------------
 
 
@@ -299,6 +306,13 @@ class DatabaseError(OcrdError):
     exit_code = ExitCode.DATABASE
     fault = Fault.FINAL
     default_remedy = "restore a backup of ocrd.db, or move it away to start anew"
+
+
+class DamagedError(DatabaseError):
+    """The database file is damaged."""
+
+    code = "database_damaged"
+    default_remedy = "run `ocrd batch` or `ocrd watch`: the last backup is put in its place"
 
 
 def error_classes() -> list[type[OcrdError]]:
