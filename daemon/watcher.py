@@ -86,7 +86,7 @@ class RootWatcher:
         self._known: _Known | None = None
         self._not_documents: dict[bytes, tuple[int, int]] = {}  # extension-less files judged by content
         self._reported: set[bytes] = set()  # folders already reported as unreadable
-        self._next_scan = self._next_presence = self._next_start = float("-inf")
+        self._next_scan = self._next_presence = self._next_start = self._last_tick = float("-inf")
         self._message: str | None = None
         self._in_cloud = 0
         self._unwatched_before = False
@@ -96,6 +96,11 @@ class RootWatcher:
 
     def tick(self, now: float) -> bool:
         """Look after the root, follow hints, scan if due, queue what has come to rest; whether anything was queued."""
+        if (
+            now < self._last_tick - PRESENCE_S
+        ):  # the clock was set back: what its old hour made due is due now
+            self._next_scan = self._next_presence = self._next_start = float("-inf")
+        self._last_tick = now
         if now >= self._next_presence or self.state != "ok":
             self._next_presence = now + PRESENCE_S
             self._check_presence(now)

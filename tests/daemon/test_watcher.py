@@ -392,6 +392,18 @@ def test_a_network_file_system_is_polled(folder: Path, settings: Settings, conn:
     assert watch.files() == ["a.pdf"]
 
 
+def test_a_clock_set_back_stops_no_scan(folder: Path, settings: Settings, conn: sqlite3.Connection) -> None:
+    watch = Watch(folder, settings, conn, file_system=lambda path: "nfs4")
+    watch.tick()
+    (folder / "a.pdf").write_bytes(PDF)
+    watch.tick(-86_400.0)
+    watch.settle()
+    assert watch.files() == ["a.pdf"]
+    shutil.rmtree(folder)
+    watch.tick(-86_400.0)
+    assert watch.watcher.state == "gone"
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_the_inotify_limit_means_polling_and_is_named(
     number: int, folder: Path, settings: Settings, conn: sqlite3.Connection, caplog: pytest.LogCaptureFixture
