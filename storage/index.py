@@ -15,7 +15,8 @@ from pathlib import Path
 
 from storage import snippet
 from storage.folding import grams, normal
-from storage.query import Query, name_key, parse
+from storage.names import fold_name
+from storage.query import Query, parse
 from storage.records import FURNITURE, Box
 
 __all__ = ["Hit", "HitState", "grams", "search"]
@@ -87,7 +88,7 @@ def _file_filter(path: str | None, since: float | None, name: str | None) -> _Fi
     if since is not None:
         clauses.append(("(f.first_seen >= ? OR d.added_at >= ?)", [since, since]))
     if name:
-        key = name_key(_readable(name))
+        key = fold_name(_readable(name))
         glob = key.replace("[", "[[]") if "*" in key or "?" in key else ""
         clauses.append(("(instr(f.name_key, ?) > 0 OR f.name_key GLOB ?)", [key, glob]))
     if not clauses:

@@ -10,8 +10,11 @@ def display_path(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def name_key(name: bytes) -> str:
-    """What a file's name is found by: the last part, composed (NFC and NFD are one), widths and case folded."""
-    return unicodedata.normalize(
-        "NFKC", unicodedata.normalize("NFKC", display_path(name.rpartition(b"/")[2])).casefold()
-    )
+def name_key(path: bytes) -> str:
+    """What a file is found by (`files.name_key`): the last part of its path, folded."""
+    return fold_name(display_path(path.rpartition(b"/")[2]))
+
+
+def fold_name(name: str) -> str:
+    """A name composed (NFC and NFD are one), widths and case folded, accents kept."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -7,7 +7,6 @@ of its parts. There are no other operators: AND, NEAR( or ^ are words or nothing
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -133,8 +132,3 @@ def _within(found: list[tuple[str, bool]], left: int) -> tuple[list[tuple[str, b
         if part != piece:
             return kept, 0, True
     return kept, left, False
-
-
-def name_key(name: str) -> str:
-    """A file name as `files.name_key` keeps it: NFKC, case folded, accents kept."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from storage.errors import AccessError, OcrdError, StorageError, from_os_error
+from storage.names import display_path
 from storage.records import PageReading
 from storage.sidecar_pages import (
     SCHEMA,
@@ -99,8 +100,16 @@ def write(
             _write_both(place, os.path.basename(path), result, provenance, words)
             stage.publish(place.markdown_path, place.json_path)
     except OSError as error:
-        raise from_os_error(error, file=_shown(path)) from error
-    return Written(_shown(place.markdown_path), _shown(place.json_path), place.note)
+        raise from_os_error(error, file=display_path(path)) from error
+    return Written(display_path(place.markdown_path), display_path(place.json_path), place.note)
+
+
+class ByteSink(Protocol):
+    """What takes bytes: a file, or something that hashes them."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take them."""
+        ...
 
 
 # --- where they go -----------------------------------------------------------------------------------------
@@ -125,9 +134,11 @@ def _place(path: bytes, out_dir: bytes | None, base: bytes | None, library_out: 
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        note = f"the folder {_shown(folder)} cannot be written to"
+        note = f"the folder {display_path(folder)} cannot be written to"
     if out_dir is not None:
-        raise AccessError(note, file=_shown(path), remedy="choose another --out, or allow writing there")
+        raise AccessError(
+            note, file=display_path(path), remedy="choose another --out, or allow writing there"
+        )
     return _open_in(_mirrored(os.fsencode(library_out), os.path.dirname(path)), path, note)
 
 
@@ -160,9 +171,9 @@ def _open_in(folder: bytes, path: bytes, note: str) -> _Place:
         if error.errno != errno.ENAMETOOLONG:
             raise
         markdown_path, json_path, taken = _free_names(folder, name, SHORT_NAME_BYTES)
-    notes = [f"{note}: sidecars are in {_shown(folder)}"] if note else []
+    notes = [f"{note}: sidecars are in {display_path(folder)}"] if note else []
     if taken:
-        notes.append(f"{_shown(taken)} is not ours and was left alone")
+        notes.append(f"{display_path(taken)} is not ours and was left alone")
     stage = Staging(folder, _mode_of(path))
     try:
         return _Place(stage, stage.open(), stage.open(), markdown_path, json_path, "; ".join(notes) or None)
@@ -187,15 +198,30 @@ def _mode_of(path: bytes) -> int:
 def _write_both(
     place: _Place, name: bytes, result: DocumentResult, provenance: Mapping[str, object], words: bool
 ) -> None:
-    markdown, json_file = place.markdown, place.json
+    render(place.markdown, place.json, name, result, provenance, words=words)
 
-    def put(file: BinaryIO, text: str) -> None:
+
+def render(
+    markdown: ByteSink,
+    json_file: ByteSink,
+    name: bytes,
+    result: DocumentResult,
+    provenance: Mapping[str, object],
+    *,
+    words: bool = True,
+) -> None:
+    """Write what both sidecars of the source called `name` say; the line of `provenance` is the last but one.
+
+    Raises: `OcrdError` where pages are missing; what was written until then is of no use.
+    """
+
+    def put(file: ByteSink, text: str) -> None:
         file.write(text.encode("utf-8"))
 
     put(markdown, markdown_header(result.sha256))
     put(
         json_file,
-        f'{{"schema": "{SCHEMA}",\n"source": {dumps(source_object(result, _shown(name)))},\n"pages": [',
+        f'{{"schema": "{SCHEMA}",\n"source": {dumps(source_object(result, display_path(name)))},\n"pages": [',
     )
     count = 0
     seconds: dict[str, float] = {}
@@ -207,7 +233,7 @@ def _write_both(
             for stage_name, spent in page.seconds.items():
                 seconds[stage_name] = seconds.get(stage_name, 0.0) + spent
     if count != result.page_count:
-        raise OcrdError(f"{count} of {result.page_count} pages are in the database", file=_shown(name))
+        raise OcrdError(f"{count} of {result.page_count} pages are in the database", file=display_path(name))
     times = {
         "read_at": _iso(result.finished_at),
         "seconds": {k: round(v, 3) for k, v in sorted(seconds.items())},
@@ -235,7 +261,9 @@ def _free_names(folder: bytes, name: bytes, at_most: int) -> tuple[bytes, bytes,
             taken = taken or json_path
         else:
             return markdown, json_path, taken
-    raise StorageError("all names for its sidecars are taken by other files", file=_shown(taken or name))
+    raise StorageError(
+        "all names for its sidecars are taken by other files", file=display_path(taken or name)
+    )
 
 
 def _may_write(path: bytes, start: bytes) -> bool:
@@ -269,8 +297,3 @@ def is_sidecar(path: bytes) -> bool:
         return start is not None and _starts_with(path, start)
     except OSError:
         return False
-
-
-def _shown(path: bytes) -> str:
-    """A path as text: bytes that are no UTF-8 as `\\xNN`."""
-    return path.decode("utf-8", "backslashreplace")

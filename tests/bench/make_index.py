@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.database import open_database
 from storage.index import grams
-from storage.query import name_key
+from storage.names import name_key
 
 PAGES_PER_DOCUMENT = 10
 BLOCKS_PER_PAGE = 5
@@ -119,7 +119,7 @@ def _add_document(conn: sqlite3.Connection, document: int, pages: int, now: floa
     conn.execute(
         "INSERT INTO files (path, path_bytes, name_key, size, mtime_ns, document_id, state, sidecar_state, "
         "first_seen, last_seen) VALUES (?, ?, ?, 100000, 0, ?, 'linked', 'written', ?, ?)",
-        (path, path.encode(), name_key(path.rsplit("/", 1)[1]), document, now, now),
+        (path, path.encode(), name_key(path.encode()), document, now, now),
     )
 
 

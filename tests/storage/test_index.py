@@ -19,7 +19,8 @@ from storage import index
 from storage.database import open_database
 from storage.folding import fold, grams, pieces
 from storage.index import Hit, HitState, search
-from storage.query import MAX_TOKENS, name_key, parse
+from storage.names import name_key
+from storage.query import MAX_TOKENS, parse
 
 NOW = 1_700_000_000.0
 
@@ -72,7 +73,7 @@ class Library:
         self.conn.execute(
             "INSERT INTO files (path, path_bytes, name_key, size, mtime_ns, document_id, state, first_seen, last_seen)"
             " VALUES (?, ?, ?, 1, 1, ?, 'linked', ?, ?)",
-            (path, path.encode(), name_key(path.rsplit("/", 1)[1]), document, at, at),
+            (path, path.encode(), name_key(path.encode()), document, at, at),
         )
 
     def found(self, query: str, **options: object) -> list[str]:
