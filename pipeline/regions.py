@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MARGIN_PX = 10  # white beside a line, as the tiny model was trained
+BLOCK_MARGIN_PT = 6.0  # around a block: letters reach out of boxes by a little
 TILE_PX = 28  # its pictures are multiples of this
 
 
@@ -52,7 +53,7 @@ def line_picture(page: PageImage, piece: LinePiece, line: Line, text_height_px: 
 
     size = line.size_pt or (line.box[3] - line.box[1])
     scale = text_height_px / (size * page.scale_y)
-    cut = crop(page, piece.box, pad_pt=(0.15 * size, 0.12 * size)).convert("L")
+    cut = page.cut(piece.box, (0.15 * size, 0.12 * size)).convert("L")
     cut = ImageOps.autocontrast(cut, cutoff=(0, 25))  # paper to white, whatever its tint
     width, height = max(1, round(cut.width * scale)), max(1, round(cut.height * scale))
     cut = cut.resize((width, height), Image.Resampling.LANCZOS)
@@ -65,13 +66,9 @@ def _tiles(pixels: int) -> int:
     return -(-pixels // TILE_PX) * TILE_PX
 
 
-def crop(page: PageImage, box: Box, pad_pt: tuple[float, float] = (6.0, 6.0)) -> Image.Image:
-    """The part of the page under `box` (points) with some margin, cut at the page's edges; at least a pixel."""
-    left = max(0, int((box[0] - pad_pt[0]) * page.scale_x))
-    top = max(0, int((box[1] - pad_pt[1]) * page.scale_y))
-    right = min(page.image.width, max(left + 1, int((box[2] + pad_pt[0]) * page.scale_x + 1)))
-    bottom = min(page.image.height, max(top + 1, int((box[3] + pad_pt[1]) * page.scale_y + 1)))
-    return page.image.crop((min(left, right - 1), min(top, bottom - 1), right, bottom))
+def crop(page: PageImage, box: Box) -> Image.Image:
+    """The part of the page under a block's box (points), with some paper around it."""
+    return page.cut(box, (BLOCK_MARGIN_PT, BLOCK_MARGIN_PT))
 
 
 def with_text(line: Line, pieces: Sequence[tuple[LinePiece, str]]) -> Line:

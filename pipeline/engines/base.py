@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pipeline.engines.frame import Frame
-from storage.records import Block, DecodeStats, Line, PageText, PageWarning, ReadingAttempt, StopReason
+from storage.records import Block, Box, DecodeStats, Line, PageText, PageWarning, ReadingAttempt, StopReason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,6 +38,19 @@ class PageImage:
     def scale_y(self) -> float:
         """Pixels per point, vertically."""
         return self.image.height / self.height_pt
+
+    def to_points(self, box: tuple[float, float, float, float]) -> Box:
+        """A box in pixels as a box in page points."""
+        left, top, right, bottom = box
+        return left / self.scale_x, top / self.scale_y, right / self.scale_x, bottom / self.scale_y
+
+    def cut(self, box: Box, margin_pt: tuple[float, float] = (0.0, 0.0)) -> Image.Image:
+        """The pixels under a box in points and a margin around it, as far as the page goes; at least one pixel."""
+        left = max(0, int((box[0] - margin_pt[0]) * self.scale_x))
+        top = max(0, int((box[1] - margin_pt[1]) * self.scale_y))
+        right = min(self.image.width, max(left + 1, int((box[2] + margin_pt[0]) * self.scale_x + 1)))
+        bottom = min(self.image.height, max(top + 1, int((box[3] + margin_pt[1]) * self.scale_y + 1)))
+        return self.image.crop((min(left, right - 1), min(top, bottom - 1), right, bottom))
 
 
 @dataclass(frozen=True, slots=True)

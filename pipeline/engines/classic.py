@@ -42,8 +42,6 @@ from pipeline.engines.tesseract import DOUBTFUL, TesseractEngine, UprightReading
 from storage.records import Box, Direction, Line, Word
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from storage.settings import Settings
 
 _DOUBTFUL = 0.9  # a line with a word less sure than this is read again …
@@ -134,7 +132,8 @@ class ClassicEngine:
 
         @cache
         def second(box: Box) -> Reread:
-            return self._rapid.recognise(crop(page, box))
+            margin = _PAD * min(box[3] - box[1], box[2] - box[0])
+            return self._rapid.recognise(page.cut(box, (margin, margin)))
 
         doubtful = [at for at, line in enumerate(lines) if doubt(line) < _DOUBTFUL]
         merged = {at: reread(lines[at], second, doubtful_part(lines[at]), _SURE) for at in doubtful}
@@ -153,10 +152,10 @@ class ClassicEngine:
         if not leftover.is_worth_a_look(page, lines):
             return lines
         for place in self._rapid.detect(page.image, long_side=_LOOK_PX):
-            box = _points(place, page)
+            box = page.to_points(place)
             if leftover.covered(box, lines) >= _MISSED:
                 continue
-            second = self._rapid.recognise(crop(page, box, pad=0.0))
+            second = self._rapid.recognise(page.cut(box))
             if second.score < MIN_SCORE or not second.text:
                 continue
             lines = [*_without(lines, box), line_in(box, second.text, second.score)]
@@ -204,19 +203,6 @@ def doubtful_part(line: Line) -> slice:
     return slice(start, stop) if width < _MOST * (line.box[2] - line.box[0]) else slice(None)
 
 
-def crop(page: PageImage, box: Box, *, pad: float = _PAD) -> Image.Image:
-    """The pixels of a box given in points, with `pad` of its height around it."""
-    edge = pad * min(box[3] - box[1], box[2] - box[0])
-    left, top, right, bottom = box[0] - edge, box[1] - edge, box[2] + edge, box[3] + edge
-    place = (
-        max(0, int(left * page.scale_x)),
-        max(0, int(top * page.scale_y)),
-        min(page.image.width, int(right * page.scale_x) + 1),
-        min(page.image.height, int(bottom * page.scale_y) + 1),
-    )
-    return page.image.crop(place)
-
-
 def _is_garbage(line: Line) -> bool:
     """Whether a line that RapidOCR cannot read is no text at all: shades and strokes of a picture, dirt."""
     return (line.confidence or 0.0) < (_GARBAGE_SHORT if len(line.text) <= _SHORT else _GARBAGE)
@@ -247,8 +233,3 @@ def _without(lines: Sequence[Line], box: Box) -> list[Line]:
 def _holds(box: Box, word: Word) -> bool:
     x, y = (word.box[0] + word.box[2]) / 2, (word.box[1] + word.box[3]) / 2
     return box[0] <= x <= box[2] and box[1] <= y <= box[3]
-
-
-def _points(box: Box, page: PageImage) -> Box:
-    left, top, right, bottom = box
-    return left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y

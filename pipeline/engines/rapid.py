@@ -156,8 +156,8 @@ def read_lines(reader: RapidReader, page: PageImage) -> list[Line]:
     lines = []
     for corners, text, score, pieces in reader.read(page.image):
         if score >= MIN_SCORE and text.strip():
-            box = _points(hull((x, y, x, y) for x, y in corners), page)
-            own = [(piece, _points(place, page)) for piece, place in pieces]
+            box = page.to_points(hull((x, y, x, y) for x, y in corners))
+            own = [(piece, page.to_points(place)) for piece, place in pieces]
             lines.append(line_in(box, text.strip(), score, own))
     if 2 * sum(line.direction is Direction.TTB for line in lines) > len(lines):
         lines.sort(key=lambda line: (-line.box[2], line.box[1]))
@@ -265,8 +265,3 @@ def _words(text: str, pieces: Sequence[tuple[str, Box]], score: float) -> tuple[
             return ()
         words.append(Word(token, hull(used), score))
     return tuple(words)
-
-
-def _points(box: Box, page: PageImage) -> Box:
-    left, top, right, bottom = box
-    return left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y

@@ -240,7 +240,7 @@ def _open(words: Any, region: int, page: PageImage) -> _OpenLine | None:
         return None
     height = (words.RowAttributes() or {}).get("row_height", 0.0) / page.scale_y
     is_vertical = words.Orientation()[1] == WritingDirection.TOP_TO_BOTTOM
-    return _OpenLine(_points(box, page), region, height / _ROW_PER_EM, is_vertical)
+    return _OpenLine(page.to_points(box), region, height / _ROW_PER_EM, is_vertical)
 
 
 def _word(words: Any, page: PageImage) -> Word | None:
@@ -250,7 +250,7 @@ def _word(words: Any, page: PageImage) -> Word | None:
     text = (words.GetUTF8Text(RIL.WORD) or "").strip() if box is not None else ""
     if not text:
         return None
-    return Word(text, _points(box, page), max(0.0, min(1.0, words.Confidence(RIL.WORD) / 100)))
+    return Word(text, page.to_points(box), max(0.0, min(1.0, words.Confidence(RIL.WORD) / 100)))
 
 
 def _other_blocks(api: Any, page: PageImage) -> tuple[list[Box], list[Box]]:
@@ -265,12 +265,7 @@ def _other_blocks(api: Any, page: PageImage) -> tuple[list[Box], list[Box]]:
     while blocks is not None:
         box = blocks.BoundingBox(RIL.BLOCK)
         if box is not None and (kind := kinds.get(blocks.BlockType())) is not None:
-            kind.append(_points(box, page))
+            kind.append(page.to_points(box))
         if not blocks.Next(RIL.BLOCK):
             break
     return pictures, rules
-
-
-def _points(box: tuple[int, int, int, int], page: PageImage) -> Box:
-    left, top, right, bottom = box
-    return left / page.scale_x, top / page.scale_y, right / page.scale_x, bottom / page.scale_y

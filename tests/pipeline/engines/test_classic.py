@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.cer import character_error_rate
 from pipeline.engines.base import EngineReading, PageImage
-from pipeline.engines.classic import ClassicEngine, crop, doubt, doubtful_part, is_other_language, reread
+from pipeline.engines.classic import ClassicEngine, doubt, doubtful_part, is_other_language, reread
 from pipeline.engines.lines import make_line
 from pipeline.engines.rapid import Reread
 from pipeline.structure import structure
@@ -44,11 +44,11 @@ def test_doubt_is_that_of_the_least_sure_word_with_a_letter() -> None:
     assert doubt(make_line(words[:1])) == 0.1
 
 
-def test_a_crop_is_cut_at_the_edges_of_the_page() -> None:
+def test_what_is_cut_out_ends_at_the_edges_of_the_page() -> None:
     page = drawn(["text"])
-    whole = crop(page, (-10.0, -10.0, page.width_pt + 10, page.height_pt + 10))
+    whole = page.cut((-10.0, -10.0, page.width_pt + 10, page.height_pt + 10), (5.0, 5.0))
     assert whole.size == page.image.size
-    part = crop(page, (72.0, 36.0, 144.0, 72.0), pad=0.0)
+    part = page.cut((72.0, 36.0, 144.0, 72.0))
     assert part.size == (201, 101)
 
 
