@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import bench, cache, control, finding, models, reading, service
+from daemon.commands import bench, cache, caring, control, finding, models, reading, service
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -69,6 +69,7 @@ for command in (
     control.resume,
     control.forget,
     control.config,
+    caring.verify,
 ):
     app.command()(command)
 models.add_to(app)

@@ -95,7 +95,7 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
             " confidence, lines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             ((page_id, *block) for block in blocks),
         )
-        _save_grams(conn, page_id, folded)
+        save_grams(conn, page_id, folded)
         conn.execute(
             "UPDATE documents SET deferrals = 0, error_code = NULL, error_message = NULL, remedy = NULL"
             " WHERE id = ? AND (deferrals > 0 OR error_code IS NOT NULL)",
@@ -105,7 +105,8 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
     return True
 
 
-def _save_grams(conn: sqlite3.Connection, page_id: int, folded: str) -> None:
+def save_grams(conn: sqlite3.Connection, page_id: int, folded: str) -> None:
+    """Keep what finds a page in scripts without spaces, inside the caller's transaction; "" = nothing."""
     if folded:
         conn.execute(
             "INSERT INTO page_grams (page_id, grams) VALUES (?, ?)"
