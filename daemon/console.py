@@ -43,7 +43,7 @@ def _escaped(character: str) -> str:
     return _NEW_LINES.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-def escape_name(name: str | bytes | Path) -> str:
+def escape_name(name: str | bytes | os.PathLike[str]) -> str:
     """A path or name on one line, safe to show."""
     text = os.fsdecode(name)
     return "".join(_escaped(c) if _is_unsafe(ord(c)) else c for c in text)

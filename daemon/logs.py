@@ -15,6 +15,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daemon.console import escape_name
+
 if TYPE_CHECKING:
     from storage.settings import Settings
 
@@ -38,7 +40,7 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line without a traceback."""
-        line = escape(super().formatMessage(record))
+        line = escape_name(super().formatMessage(record))
         for name in _CONTEXT:
             value = record.__dict__.get(name)
             if value is not None:
@@ -69,30 +71,9 @@ class JsonFormatter(logging.Formatter):
 
 def shown(value: object) -> str:
     """A value for a log line: paths in quotes, control characters and undecodable bytes escaped."""
-    if isinstance(value, bytes | os.PathLike):
-        value = os.fsdecode(value)
-    if isinstance(value, str):
-        return "'" + escape(value) + "'"
+    if isinstance(value, str | bytes | os.PathLike):
+        return "'" + escape_name(value) + "'"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def escape(text: str) -> str:
-    """`text` on one line, without characters that a terminal acts upon or that cannot be encoded."""
-    return "".join(
-        char if char == " " or (char.isprintable() and not _is_override(char)) else _escaped(char)
-        for char in text
-    )
-
-
-def _is_override(char: str) -> bool:
-    return "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069"
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def to_file(settings: Settings) -> Path:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from daemon import logs
+from daemon.console import escape_name
 from daemon.crew import HOUSEKEEPING_S, TICK_S, Crew, StopSignals
 from daemon.scanner import WatchRoot
 from daemon.watcher import RootWatcher
@@ -66,7 +67,7 @@ def _run(
 ) -> ExitSummary:
     for folder in {root.out_dir for root in roots if root.out_dir is not None}:
         check_writable(folder)
-    names = ", ".join(logs.escape(os.fsdecode(root.path)) for root in roots)
+    names = ", ".join(escape_name(root.path) for root in roots)
     crew = Crew(settings, doing=f"watches {names}", watching=True, on_event=on_event)
     try:
         known = {bytes(row[0]) for row in crew.conn.execute("SELECT path_bytes FROM roots")}
