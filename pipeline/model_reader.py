@@ -19,7 +19,7 @@ from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
 from pipeline.proposers.neural import NEURAL
-from pipeline.reference.codec import Codec
+from pipeline.reference.codec import CharacterCodec, Codec
 from pipeline.reference.source import DraftSource, Reference
 from pipeline.rules import NoRepeatNGram
 from pipeline.schedule import AdaptiveSchedule, CostCurve, CostSchedule, FixedSchedule, Schedule
@@ -211,7 +211,8 @@ class ModelReader:
         stops, usual = self.loaded.stop_ids, getattr(self.loaded.tokenizer, "eos_token_id", None)
         json = self.preset.output is Output.DOTS_JSON and task in (None, self.preset.task)
         stop = usual if usual in stops else min(stops, default=None)
-        return registry.PageDraft(source, Codec(self.loaded.tokenizer), json, stop)
+        kind = CharacterCodec if self.preset.writes_characters else Codec
+        return registry.PageDraft(source, kind(self.loaded.tokenizer), json, stop)
 
     def _options(self, guard: Guard) -> DecodeOptions:
         return DecodeOptions(

@@ -85,6 +85,7 @@ class Preset:
     ngram_ban: NGramBan | None = None
     processor_options: Mapping[str, Any] = field(default_factory=dict)
     proposer: str = "auto"
+    writes_characters: bool = False  # one id a character, though the tokenizer knows longer ones
     text_height_px: int | None = None  # region mode: scale lines to this height of capitals and ascenders
     max_region_px: tuple[int, int] | None = None  # width, height a region may have
     note: str = ""
@@ -111,6 +112,7 @@ PRESETS: dict[str, Preset] = {
             "tiny", "dots_ocr", "3 M parameters, ships with ocrd: printed ASCII lines, to try the model path",
             None, None, {Task.TEXT: prompts.TINY_TEXT}, Task.TEXT, Mode.REGION, Output.TEXT,
             dpi=200, max_pixels=16_000_000, max_tokens=600, licence="MIT (trained by this project)", size_gb=0.02,
+            writes_characters=True,
             text_height_px=20, max_region_px=(504, 560),
             note="reads no dense page and nothing but ASCII: see its model card",
         ),

@@ -52,3 +52,21 @@ class Codec:
                 shift = len(before)
                 return ids[len(tail) :], [end - shift for end in ends[len(tail) :]]
         return [], []
+
+
+class CharacterCodec(Codec):
+    """For models that write one id a character, whatever their tokenizer would join (the tiny model)."""
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        """The id of each character up to the first that has none of its own, and where it ends."""
+        ids: list[int] = []
+        for char in text:
+            own = super().encode(char)[0]
+            if len(own) != 1:
+                break
+            ids += own
+        return ids, list(range(1, len(ids) + 1))
+
+    def following(self, written: Sequence[int], text: str) -> tuple[list[int], list[int]]:
+        """As `encode`: what stands before joins nothing."""
+        return self.encode(text)

@@ -151,3 +151,23 @@ def test_every_form_of_answer_has_a_parser(output: Output) -> None:
     from pipeline.answers.cells import Frame
 
     assert parse(output, "", Frame(1, 1, 1, 1), ()).blocks == ()
+
+
+def test_reference_drafts_of_the_tiny_model_are_characters_as_it_writes_them(
+    letter: Path, settings: Settings, engine: VlmEngine
+) -> None:
+    reader = engine.reader()
+    usual = reader.settings
+    try:
+        taken = {}
+        for mode in ("none", "reference"):
+            reader.settings = replace(usual, mode=mode)
+            engine.keep = []
+            read(letter, settings, engine)
+            taken[mode] = engine.keep
+    finally:
+        reader.settings, engine.keep = usual, None
+    ids = {mode: [r.outcome.ids for r in readings] for mode, readings in taken.items()}
+    assert ids["none"] == ids["reference"]
+    passes = {mode: sum(r.outcome.passes for r in readings) for mode, readings in taken.items()}
+    assert passes["reference"] * 3 < passes["none"]
