@@ -64,7 +64,7 @@ def decode(
       ocrd bench decode --image samples/letter-scan.pdf --model tiny
       ocrd bench decode --image page.png --modes none,lookup --json
     """
-    from daemon import console
+    from daemon import bench_view
     from pipeline import bench_decode
 
     chosen = flags.settings(
@@ -73,7 +73,7 @@ def decode(
     )  # fmt: skip
     names = [name.strip() for name in modes.split(",") if name.strip()]
     figures = bench_decode.run(chosen, images, names, page=page)
-    console.show_decode_bench(figures, as_json=as_json)
+    bench_view.show(figures, as_json=as_json)
     raise typer.Exit(ExitCode.OK if all(row["identical"] for row in figures["modes"]) else ExitCode.ENGINE)
 
 

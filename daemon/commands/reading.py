@@ -56,7 +56,7 @@ def batch(
       ocrd batch -- -name-with-a-dash.pdf
     """
     from daemon import batch as work
-    from daemon import logs
+    from daemon import batch_view, logs
 
     logs.to_console(flags.log_level(verbose, quiet))
     chosen = flags.settings(
@@ -69,9 +69,9 @@ def batch(
         workers=workers,
         dpi=dpi,
     )
-    with console.batch_progress(quiet or as_json) as show:
+    with batch_view.batch_progress(quiet or as_json) as show:
         summary = work.run(chosen, paths, on_progress=show)
-    console.show_summary(summary, as_json=as_json, quiet=quiet)
+    batch_view.show_summary(summary, as_json=as_json, quiet=quiet)
     raise typer.Exit(summary.exit_code)
 
 
