@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage import staging
 from storage.errors import ModelError, UntrustedModelError
+
+log = logging.getLogger(__name__)
 
 # config.json's model_type → our name of the architecture (mlx-vlm's package name).
 ARCHITECTURES = {
@@ -184,7 +188,8 @@ def weights_hash(checkpoint: Checkpoint, memo: Path | None = None) -> str:
 
     `memo`: a JSON file that remembers hashes by path, size and mtime, since reading gigabytes at each start costs.
     """
-    known = _read_memo(memo)
+    kept = _read_memo(memo)
+    known = dict(kept)
     digest = hashlib.sha256()
     for path in checkpoint.weights:
         stat = path.stat()
@@ -193,7 +198,7 @@ def weights_hash(checkpoint: Checkpoint, memo: Path | None = None) -> str:
             with path.open("rb") as file:
                 known[key] = hashlib.file_digest(file, "sha256").hexdigest()
         digest.update(f"{path.name}:{known[key]}\n".encode())
-    if memo is not None:
+    if memo is not None and known != kept:
         _write_memo(memo, known)
     return digest.hexdigest()
 
@@ -209,6 +214,7 @@ def _read_memo(memo: Path | None) -> dict[str, str]:
 
 
 def _write_memo(memo: Path, known: dict[str, str]) -> None:
-    temp = memo.with_name(f".{memo.name}.tmp")
-    temp.write_text(json.dumps(known, indent=0, sort_keys=True), encoding="utf-8")
-    temp.replace(memo)
+    try:
+        staging.write_file(memo, json.dumps(known, indent=0, sort_keys=True).encode())
+    except OSError as error:  # as in `_read_memo`
+        log.warning("the hashes of weights are not kept: %s", error.strerror)

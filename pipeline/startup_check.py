@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from storage import staging
 from storage.errors import OcrdError
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ def load_or_check(path: Path, take: Callable[[], Verdict], *, again: bool = Fals
         return kept
     verdict = take()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temp.write_text(json.dumps(asdict(verdict) | {"format": FORMAT, "at": time.time()}), encoding="utf-8")
-    temp.replace(path)
+    staging.write_file(path, json.dumps(asdict(verdict) | {"format": FORMAT, "at": time.time()}).encode())
     return verdict
 
 

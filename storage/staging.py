@@ -15,6 +15,7 @@ import socket
 import sys
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 OLD_S = 86_400.0  # a temporary file of another host is abandoned after this long
@@ -67,6 +68,13 @@ class Staging:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self._files.clear()
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write one file whole or not at all. Raises: OSError; no temporary file stays then."""
+    with Staging(os.fsencode(path.parent), mode) as stage:
+        stage.open().write(data)
+        stage.publish(os.fsencode(path))
 
 
 def is_staged(name: bytes) -> bool:

@@ -187,3 +187,11 @@ def test_the_hash_follows_the_content_and_is_remembered(folder: Path, tmp_path: 
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert checkpoint.weights_hash(checkpoint.inspect(folder), memo) != first
+
+
+def test_a_memo_leaves_other_writers_alone_and_may_fail(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / ".hashes.json.tmp"
+    other.write_text("half of another worker's")
+    first = checkpoint.weights_hash(checkpoint.inspect(folder), tmp_path / "hashes.json")
+    assert other.read_text() == "half of another worker's"
+    assert checkpoint.weights_hash(checkpoint.inspect(folder), tmp_path / "none" / "hashes.json") == first
