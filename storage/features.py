@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from storage.staging import is_running
+
 log = logging.getLogger(__name__)
 
 SUFFIX = ".safetensors"
@@ -295,10 +297,5 @@ def _model_of(path: Path) -> str:
 
 def _is_alive(temp_name: str) -> bool:
     """Whether the process that is writing a temporary file still lives."""
-    try:
-        os.kill(int(temp_name.removeprefix(TEMP_PREFIX).split("-")[0]), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    pid = temp_name.removeprefix(TEMP_PREFIX).split("-")[0]
+    return pid.isdecimal() and is_running(int(pid))

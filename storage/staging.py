@@ -91,14 +91,15 @@ def sweep(folder: bytes, now: float) -> int:
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue
             is_ours = match[1] == _HOST.encode()
-            if (is_ours and not _is_alive(int(match[2]))) or entry.stat().st_mtime < now - OLD_S:
+            if (is_ours and not is_running(int(match[2]))) or entry.stat().st_mtime < now - OLD_S:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
                     count += 1
     return count
 
 
-def _is_alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether there is a process of that number on this machine, whoever's."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -9,13 +9,13 @@ written. Pages are counted once per content, however many paths carry it.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from storage.control import paused
+from storage.staging import is_running
 
 DONE_SHOWN = 500
 RATE_WINDOW_S = 300.0
@@ -89,13 +89,7 @@ def _is_alive(now: float) -> Callable[[sqlite3.Row], bool]:
     def alive(row: sqlite3.Row) -> bool:
         if now - row["heartbeat"] > SILENT_S or row["host"] != host:
             return bool(now - row["heartbeat"] <= SILENT_S)
-        try:
-            os.kill(row["pid"], 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return is_running(row["pid"])
 
     return alive
 
