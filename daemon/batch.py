@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon import logs
+from daemon import logs, notices, power
 from daemon.crew import TICK_S, Crew, StopSignals
 from daemon.given import OUTCOMES, Outcome, expand, outcome_of, unusable
 from daemon.watching import check_writable
@@ -76,9 +76,22 @@ def run(
         batch = _Batch(crew, files, broken, on_progress or (lambda progress: None), started)
         batch.register(settings)
         with StopSignals() as signals:
-            return batch.run(signals)
+            summary = batch.run(signals)
+        if batch.is_leading:
+            notify(settings, summary)
+        return summary
     finally:
         crew.close()
+
+
+def notify(settings: Settings, summary: Summary) -> None:
+    """Tell the desktop that a batch has ended, as the settings want it."""
+    digest = notices.Digest(settings.notify)
+    for outcome in summary.documents:
+        failed = outcome.error_code is not None or outcome.state in ("failed", "needs_password")
+        digest.add(os.fsdecode(outcome.path), failed=failed)
+    if (told := digest.due(0.0, idle=True)) is not None:
+        notices.send(*told, wait=True)
 
 
 class _Batch:
@@ -99,7 +112,7 @@ class _Batch:
         self.started = started
         self.messages: list[str] = []
         self._tell = on_progress
-        self._is_leading = False
+        self.is_leading = False
         self._next_look = float("-inf")
         self._waiting_since: float | None = None
         crew.say = self.messages.append
@@ -125,7 +138,7 @@ class _Batch:
             while not signals.count and self.crew.fatal is None:
                 now = time.time()
                 self._lead()
-                if self._is_leading:
+                if self.is_leading:
                     self.crew.tick(now)
                 if time.monotonic() >= self._next_look:
                     began = time.monotonic()
@@ -137,7 +150,7 @@ class _Batch:
                 self.crew.wake.wait(min(TICK_S, 0.1))
                 self.crew.wake.clear()
         finally:
-            if self._is_leading:
+            if self.is_leading:
                 self.crew.stop(signals=signals)
         if self.crew.fatal is not None:
             raise self.crew.fatal
@@ -145,11 +158,11 @@ class _Batch:
 
     def _lead(self) -> None:
         """Do the work ourselves, unless and until somebody else does."""
-        if self._is_leading:
+        if self.is_leading:
             return
         try:
             self.crew.start()
-            self._is_leading = True
+            self.is_leading = True
         except BusyError:
             if self._next_look == float("-inf"):
                 self.messages.append(
@@ -188,8 +201,8 @@ class _Batch:
 
     def _only_waits(self, now: float) -> bool:
         """Whether all that is left is put off for longer than a batch waits."""
-        full = any(pause.kind == "disk_full" for pause in jobs.paused(self.conn))
-        if not full and not jobs.is_idle(self.conn, now):
+        held = any(pause.kind in ("disk_full", power.KIND) for pause in jobs.paused(self.conn))
+        if not held and not jobs.is_idle(self.conn, now):
             self._waiting_since = None
             return False
         if self._waiting_since is None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from daemon import logs, processes
+from daemon import logs, mac_access, processes
 from daemon.activity import Activity, Heartbeat
 from daemon.worker import Worker
 from storage import workers
@@ -114,6 +114,7 @@ def main() -> int:
     orders: Orders = pickle.load(sys.stdin.buffer)
     logs.to_file(orders.settings)
     faulthandler.enable()
+    mac_access.leave_cloud_alone()
     read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
     os.set_blocking(write_end, False)
     ears = Ears(sys.stdin.fileno(), read_end)

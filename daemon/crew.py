@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from daemon import logs, processes
+from daemon import logs, mac_access, power, processes
 from daemon.backups import Keeper, open_for_work
 from daemon.pool import Pool, default_workers
 from daemon.processes import HomeLock
@@ -82,12 +82,15 @@ class Crew:
         self._next_housekeeping = self._next_recovery = float("-inf")
         self._last_tick = (time.time(), time.monotonic())
         self._settling_until = float("-inf")
+        self._next_power = float("-inf")  # monotonic
+        self._rests = False  # paused for want of power; a person may have lifted that since
 
     def start(self) -> None:
         """Take the home. Raises: `BusyError`, `SettingsError`, `EngineUnavailableError`, storage errors."""
         engine = check_engine(self.settings)
         now = time.time()
         self.lock.acquire(now)
+        mac_access.leave_cloud_alone()
         logs.rotate(self.settings)
         self._forget_the_dead()
         jobs.recover(self.conn, now, processes.is_alive, max_attempts=self.settings.max_attempts)
@@ -139,6 +142,9 @@ class Crew:
         rows = workers.rows(self.conn)
         self.pool.kill_hung(rows)
         self.check_space()
+        if time.monotonic() >= self._next_power:
+            self._next_power = time.monotonic() + power.LOOK_S
+            self.check_power()
         if now >= self._next_recovery and now >= self._settling_until:
             self._next_recovery = now + min(10.0, self.settings.lease_s / 4)
             jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
@@ -193,6 +199,21 @@ class Crew:
                 jobs.pause(
                     self.conn, "no space left for the database", kind="disk_full", path=home, now=time.time()
                 )
+
+    def check_power(self) -> None:
+        """Pause and go on as `on_battery` says. A pause that a person lifted is not made again for the same reason."""
+        wanted = self.watching and self.settings.on_battery == "pause"
+        reason = power.reason_to_rest() if wanted else None
+        if reason is not None and not self._rests:
+            self._rests = True
+            self.say(f"{reason}: reading goes on when that is over")
+            jobs.pause(self.conn, reason, kind=power.KIND, now=time.time())
+        elif reason is None:
+            self._rests = False
+            if any(pause.kind == power.KIND for pause in jobs.paused(self.conn)):
+                jobs.resume(self.conn, power.KIND)
+                self.say("reading goes on")
+                self.pool.wake()
 
     def stop(self, *, signals: StopSignals | None = None) -> None:
         """End the workers: each finishes its page within 10 s; what is not finished then is given back uncounted."""

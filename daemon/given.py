@@ -110,6 +110,8 @@ def exit_code_of(code: str) -> ExitCode:
     return next((kind.exit_code for kind in error_classes() if kind.code == code), ExitCode.INTERNAL)
 
 
+_PAUSES = ("user", "power")  # kinds of pause that are no errors
+
 # A row per file of the table `given` (id, position).
 OUTCOMES = """
 SELECT files.path_bytes, file_status.state, documents.pages, documents.pages_done, documents.pages_failed,
@@ -154,6 +156,8 @@ def outcome_of(row: sqlite3.Row, pause: jobs.Pause | None) -> Outcome:
 
 
 def _exit_code(state: str, code: str | None) -> ExitCode:
+    if code in _PAUSES:
+        return ExitCode.BUSY
     if code is not None:
         return exit_code_of(code)
     return (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from daemon import logs
+from daemon import logs, notices
 from daemon.console import escape_name
 from daemon.crew import HOUSEKEEPING_S, TICK_S, Crew, StopSignals
 from daemon.scanner import WatchRoot
@@ -90,6 +90,7 @@ class _Watch:
         self.restarts = 0
         self._told_until = time.time()  # documents finished up to then have been told of
         self._next_telling = self._told_until
+        self._digest = notices.Digest(crew.settings.notify)
         self._rules = rules_for(crew.settings, roots)
         self.threads = [self._thread(root) for root in roots]
 
@@ -149,11 +150,19 @@ class _Watch:
         ).fetchall()
         for row in rows:
             self._told_until = row["finished_at"]
+            self._digest.add(row["path"] or "", failed=row["state"] != "done" or row["pages_failed"] > 0)
             if row["state"] != "done":
                 self.crew.say(f"not read: {row['path']}: {row['error_message']}")
                 continue
             failed = f", {row['pages_failed']} of them failed" if row["pages_failed"] else ""
             self.crew.say(f"read: {row['path']}, pages: {row['pages']}{failed}")
+        self._notify(now)
+
+    def _notify(self, now: float) -> None:
+        if self._digest.wanted == "never":
+            return
+        if (told := self._digest.due(now, idle=jobs.is_idle(self.crew.conn, now))) is not None:
+            notices.send(*told)
 
     def _check_threads(self) -> None:
         """Replace a watching thread that died; too often, and the daemon ends rather than look alive."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from daemon import hints, mounts, scanner
+from daemon import hints, mac_access, mounts, scanner
 from daemon.hints import Hints, Observer
 from daemon.ignore import IgnoreRules, Kind
 from daemon.scanner import Found, Tally, WatchRoot
@@ -89,6 +89,7 @@ class RootWatcher:
         self._next_scan = self._next_presence = self._next_start = self._last_tick = float("-inf")
         self._message: str | None = None
         self._in_cloud = 0
+        self._denied: str | None = None  # why the root itself cannot be listed
         self._unwatched_before = False
         self.root_id = library.add_root(conn, root.path, recursive=root.recursive, mode="native", now=now)
 
@@ -353,10 +354,14 @@ class RootWatcher:
         self._unwatched_before = missing
 
     def _report_unreadable(self, tally: Tally) -> None:
+        self._denied = None
         for folder, error in tally.unreadable.items():
+            answer = mac_access.explain(error)
+            if folder == self.root.path:
+                self._denied = f"{answer.message}: {answer.remedy}"
             if folder not in self._reported:
                 self._say(
-                    f"{os.fsdecode(folder)}: cannot be listed ({error.strerror}); looked at again later"
+                    f"{os.fsdecode(folder)}: {answer.message}; looked at again later. Remedy: {answer.remedy}"
                 )
         self._reported = set(tally.unreadable)
 
@@ -364,7 +369,9 @@ class RootWatcher:
         parts = [part for part in (message or self._message,) if part]
         if self._in_cloud:
             parts.append(f"waiting: {self._in_cloud} in iCloud")
-        if self._reported:
+        if self._denied:
+            parts.append(self._denied)
+        elif self._reported:
             parts.append(f"{len(self._reported)} folders cannot be listed")
         library.set_root_state(
             self.conn, self.root_id, "gone" if self.state == "gone" else "ok", "; ".join(parts) or None

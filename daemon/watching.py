@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from daemon import mac_access
 from daemon.ignore import IgnoreRules
 from daemon.scanner import WatchRoot
 from daemon.watcher import RootWatcher
@@ -109,7 +110,9 @@ def check_roots(roots: Sequence[WatchRoot], known: set[bytes]) -> None:
             ) from None
         except OSError as error:
             if root.path not in known:
-                raise from_os_error(error, file=os.fsdecode(root.path)) from error
+                answer = mac_access.explain(error)
+                kind = type(from_os_error(error))
+                raise kind(answer.message, file=os.fsdecode(root.path), remedy=answer.remedy) from error
 
 
 def check_writable(folder: bytes) -> None:

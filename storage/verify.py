@@ -3,7 +3,7 @@
 Sources are only looked at. A sidecar is compared with what the database would write now, all but its provenance.
 """
 
-# ruff: noqa: PTH123 - bytes paths, as file systems have them
+# ruff: noqa: PTH119, PTH123 - bytes paths, as file systems have them
 
 from __future__ import annotations
 
