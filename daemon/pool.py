@@ -65,6 +65,7 @@ class Death:
     owner: str
     status: int
     expected: bool  # it left by itself, for a good reason
+    lived_s: float = 0.0
 
 
 def default_workers(settings: Settings) -> int:
@@ -126,10 +127,6 @@ class Pool:
         self._monotonic = monotonic
         self._not_before = float("-inf")
 
-    def owners(self) -> set[str]:
-        """Owner ids of the workers that run."""
-        return {child.owner for child in self.children if child.process.poll() is None}
-
     def ensure(self, wanted: int) -> None:
         """Start workers until `wanted` run, at most `limit`; after deaths only once the back-off is over."""
         while len(self.children) < min(wanted, self.limit) and self._monotonic() >= self._not_before:
@@ -161,14 +158,14 @@ class Pool:
                 child.process.pid,
                 _why(status),
             )
-            deaths.append(Death(child.owner, status, expected))
+            deaths.append(Death(child.owner, status, expected, self._monotonic() - child.started))
             if not expected and status in _SET_UP:
                 self.fatal = status
         return deaths
 
     def note_death(self, death: Death, held_work: bool) -> None:
         """Decide on the back-off: a worker killed by its page is replaced at once, one that cannot start is not."""
-        if death.expected or held_work:
+        if death.expected or held_work or death.lived_s >= QUICK_S:
             self.quick_deaths = 0
             return
         self.quick_deaths += 1

@@ -106,6 +106,16 @@ def test_those_that_die_at_the_start_are_replaced_ever_later_and_then_no_more(st
     assert len(waits) == pool_module.QUICK_DEATHS
 
 
+def test_deaths_far_apart_are_no_row(stage: Stage) -> None:
+    for _ in range(2 * pool_module.QUICK_DEATHS):
+        stage.pool.ensure(1)
+        stage.now += 86_400.0
+        stage.started[-1].status = -signal.SIGKILL
+        [death] = stage.pool.bury()
+        stage.pool.note_death(death, held_work=False)
+    assert stage.pool.fatal is None
+
+
 def test_a_system_without_room_for_a_process_is_asked_again_later(stage: Stage) -> None:
     real, full = stage.pool._start, True
 
@@ -170,7 +180,7 @@ def test_stopping_asks_everyone_and_then_insists(stage: Stage) -> None:
     stage.pool.kill_all()
     assert all(process.signals == [signal.SIGTERM, signal.SIGKILL] for process in stage.started)
     assert len(stage.pool.bury()) == 3
-    assert stage.pool.owners() == set()
+    assert stage.pool.children == []
 
 
 def test_a_death_says_who_and_how(stage: Stage) -> None:
