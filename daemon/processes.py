@@ -36,12 +36,6 @@ def owner_id(pid: int | None = None) -> str:
     return f"{host()}:{pid}:{_start_mark(pid) or '?'}"
 
 
-def pid_of(owner: str) -> int | None:
-    """The process id inside an owner id; None if it is none of ours."""
-    parts = owner.rsplit(":", 2)
-    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None
-
-
 def is_alive(owner: str) -> bool:
     """Whether the process behind an owner id runs. Of another machine's nothing is known: it counts as alive."""
     parts = owner.rsplit(":", 2)
@@ -53,7 +47,7 @@ def is_alive(owner: str) -> bool:
 
 
 def _start_mark(pid: int) -> str | None:
-    """When a process started, in a form that setting the clock does not change; None if it does not run."""
+    """When a process started; None if it does not run. On Linux setting the clock does not change it."""
     if sys.platform.startswith("linux"):
         return _linux_start(pid)
     import psutil
