@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from storage import setting_kinds as kinds
 from storage.errors import SettingsError
 
 PREFIX = "OCRD_"
@@ -43,128 +44,7 @@ class Origin:
     about: str = ""
 
 
-# --- kinds of values: each takes what a flag, TOML or a variable gave and returns the typed value, or raises
-# --- ValueError saying what is allowed ---------------------------------------------------------------------
-
-_Parser = Callable[[object, Path], object]
-_WORDS = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
-
-
-def _integer(low: int, high: int) -> _Parser:
-    def parse(value: object, _base: Path) -> object:
-        number = _to_int(value)
-        if number is None or not low <= number <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return number
-
-    return parse
-
-
-def _to_int(value: object) -> int | None:
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _seconds(low: float, high: float) -> _Parser:
-    def parse(value: object, _base: Path) -> object:
-        number = _to_float(value)
-        if number is None or not low <= number <= high:  # NaN fails the comparison
-            raise ValueError(f"seconds from {low:g} to {high:g}")
-        return number
-
-    return parse
-
-
-def _gigabytes(low: float, high: float) -> _Parser:
-    def parse(value: object, _base: Path) -> object:
-        number = _to_float(value)
-        if number is None or not low <= number <= high:
-            raise ValueError(f"gigabytes from {low:g} to {high:g}")
-        return number
-
-    return parse
-
-
-def _to_float(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
-
-
-def _one_of(*choices: str, upper: bool = False) -> _Parser:
-    def parse(value: object, _base: Path) -> object:
-        text = (value.upper() if upper else value.lower()) if isinstance(value, str) else None
-        if text not in choices:
-            raise ValueError("one of " + ", ".join(choices))
-        return text
-
-    return parse
-
-
-def _boolean(value: object, _base: Path) -> object:
-    if isinstance(value, str):
-        value = _WORDS.get(value.strip().lower())
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _path(value: object, base: Path) -> object:
-    """An absolute path; relative ones start at `base`, `~` is the home folder."""
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fsdecode(value):
-        raise ValueError("a path")
-    return base / Path(os.fsdecode(value)).expanduser()
-
-
-def _model(value: object, base: Path) -> object:
-    """A model's name as it is; what has a slash or begins with `.` or `~` is a folder, made absolute from `base`."""
-    text = value.strip() if isinstance(value, str) else ""
-    if not text or "\0" in text:
-        raise ValueError("a model's name or folder")
-    if "/" in text or text.startswith((".", "~")):
-        return str((base / Path(text).expanduser()).resolve())
-    return text
-
-
-def _paths(value: object, base: Path) -> object:
-    """Absolute paths; a text has colons between them, as PATH has."""
-    if isinstance(value, str):
-        value = [part for part in value.split(os.pathsep) if part]
-    if not isinstance(value, Sequence):
-        raise ValueError("a list of paths")
-    return tuple(_path(part, base) for part in value)
-
-
-def _texts(what: str, *, separators: str = ",", pattern: str | None = None) -> _Parser:
-    def parse(value: object, _base: Path) -> object:
-        if isinstance(value, str):
-            value = [part.strip() for part in re.split(f"[{re.escape(separators)}]", value) if part.strip()]
-        if not isinstance(value, Sequence) or not all(isinstance(part, str) and part for part in value):
-            raise ValueError(what)
-        if pattern and (not value or not all(re.fullmatch(pattern, part) for part in value)):
-            raise ValueError(what)
-        return tuple(value)
-
-    return parse
-
-
-def _setting(default: Any, parse: _Parser, about: str, *, secret: bool = False) -> Any:
+def _setting(default: Any, parse: kinds.Parser, about: str, *, secret: bool = False) -> Any:
     return field(
         default=default, repr=not secret, metadata={"parse": parse, "about": about, "secret": secret}
     )
@@ -178,72 +58,100 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 class Settings:
     """Everything that can be set. Made by `load`; the constructor itself checks nothing."""
 
-    home: Path = field(metadata={"parse": _path, "about": "folder of database, settings and logs"})
-    out: Path | None = _setting(None, _path, "mirror sidecars below this folder; unset: beside the source")
-    engine: str = _setting("auto", _one_of(*ENGINES), "what reads page images")
-    model: str | None = _setting(None, _model, "preset or folder of a vision-language model")
+    home: Path = field(metadata={"parse": kinds.path, "about": "folder of database, settings and logs"})
+    out: Path | None = _setting(
+        None, kinds.path, "mirror sidecars below this folder; unset: beside the source"
+    )
+    engine: str = _setting("auto", kinds.one_of(*ENGINES), "what reads page images")
+    model: str | None = _setting(None, kinds.model, "preset or folder of a vision-language model")
     trusted_models: tuple[Path, ...] = _setting(
-        (), _paths, "model folders that may run Python code of their own"
+        (), kinds.paths, "model folders that may run Python code of their own"
     )
     mode: Literal["auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"] = _setting(
         "auto",
-        _one_of("auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"),
+        kinds.one_of("auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"),
         "what drafts the text that a model then verifies",
     )
-    drafter: Path | None = _setting(None, _path, "folder of a neural drafter, for the modes that need one")
-    max_draft: int = _setting(0, _integer(0, 128), "tokens drafted at once at most; 0: as it pays off")
-    max_tokens: int = _setting(0, _integer(0, 10**6), "tokens a page or region may have; 0: the preset's")
+    drafter: Path | None = _setting(
+        None, kinds.path, "folder of a neural drafter, for the modes that need one"
+    )
+    max_draft: int = _setting(0, kinds.integer(0, 128), "tokens drafted at once at most; 0: as it pays off")
+    max_tokens: int = _setting(
+        0, kinds.integer(0, 10**6), "tokens a page or region may have; 0: the preset's"
+    )
     verify: Literal["exact", "fast"] = _setting(
-        "exact", _one_of("exact", "fast"), "whether near ties in a drafted block are decided again singly"
+        "exact",
+        kinds.one_of("exact", "fast"),
+        "whether near ties in a drafted block are decided again singly",
     )
     calibrate: bool = _setting(
-        True, _boolean, "at a model's first load, measure its passes and check what is drafted (about 15 s)"
+        True,
+        kinds.boolean,
+        "at a model's first load, measure its passes and check what is drafted (about 15 s)",
     )
     features_gb: float = _setting(
-        10.0, _gigabytes(0, 100_000), "disk for pages' vision features; 0: none are kept"
+        10.0, kinds.gigabytes(0, 100_000), "disk for pages' vision features; 0: none are kept"
     )
     languages: tuple[str, ...] = _setting(
         ("eng",),
-        _texts("Tesseract language codes such as eng, deu", separators=",+", pattern=r"[A-Za-z0-9_/\-]+"),
+        kinds.texts(
+            "Tesseract language codes such as eng, deu", separators=",+", pattern=r"[A-Za-z0-9_/\-]+"
+        ),
         "languages of the pages",
     )
-    tessdata: Path | None = _setting(None, _path, "folder with more Tesseract language data")
-    dpi: int = _setting(200, _integer(36, 1200), "resolution pages are rasterised at")
-    max_pixels: int = _setting(16_000_000, _integer(10_000, 10**9), "pixels a page is rasterised to at most")
+    tessdata: Path | None = _setting(None, kinds.path, "folder with more Tesseract language data")
+    dpi: int = _setting(200, kinds.integer(36, 1200), "resolution pages are rasterised at")
+    max_pixels: int = _setting(
+        16_000_000, kinds.integer(10_000, 10**9), "pixels a page is rasterised to at most"
+    )
     max_image_pixels: int = _setting(
-        178_956_970, _integer(10_000, 10**11), "image files with more are refused"
+        178_956_970, kinds.integer(10_000, 10**11), "image files with more are refused"
     )
     text_layer: Literal["auto", "ignore", "require"] = _setting(
-        "auto", _one_of("auto", "ignore", "require"), "whether a PDF's own text is used"
+        "auto", kinds.one_of("auto", "ignore", "require"), "whether a PDF's own text is used"
     )
     passwords: tuple[str, ...] = _setting(
-        (), _texts("a list of texts"), "tried on encrypted PDFs", secret=True
+        (), kinds.texts("a list of texts"), "tried on encrypted PDFs", secret=True
     )
-    workers: int = _setting(0, _integer(0, 256), "worker processes; 0: one per core, as memory allows")
-    settle_s: float = _setting(2.0, _seconds(0, 3600), "a file must be unchanged this long before it is read")
-    rescan_s: float = _setting(300.0, _seconds(0.1, 86400 * 7), "watched folders are rescanned this often")
-    poll_s: float = _setting(10.0, _seconds(0.05, 3600), "the same, where no events arrive (network shares)")
+    workers: int = _setting(0, kinds.integer(0, 256), "worker processes; 0: one per core, as memory allows")
+    settle_s: float = _setting(
+        2.0, kinds.seconds(0, 3600), "a file must be unchanged this long before it is read"
+    )
+    rescan_s: float = _setting(
+        300.0, kinds.seconds(0.1, 86400 * 7), "watched folders are rescanned this often"
+    )
+    poll_s: float = _setting(
+        10.0, kinds.seconds(0.05, 3600), "the same, where no events arrive (network shares)"
+    )
     ignore: tuple[str, ...] = _setting(
-        (), _texts("a list of glob patterns"), "more file patterns to leave alone"
+        (), kinds.texts("a list of glob patterns"), "more file patterns to leave alone"
     )
-    follow_symlinks: bool = _setting(False, _boolean, "enter symbolic links to folders")
-    page_timeout_s: float = _setting(600.0, _seconds(0.1, 86400), "a page that takes longer counts as hung")
-    max_attempts: int = _setting(3, _integer(1, 100), "tries before a page is set aside as failed")
-    lease_s: float = _setting(60.0, _seconds(0.1, 3600), "a silent worker loses its pages after this long")
-    worker_memory_mb: int = _setting(2048, _integer(64, 10**7), "a worker that needs more is replaced")
-    words: bool = _setting(True, _boolean, "keep boxes and confidences of words")
-    log_level: str = _setting("INFO", _one_of(*LOG_LEVELS, upper=True), "least severity that is logged")
+    follow_symlinks: bool = _setting(False, kinds.boolean, "enter symbolic links to folders")
+    page_timeout_s: float = _setting(
+        600.0, kinds.seconds(0.1, 86400), "a page that takes longer counts as hung"
+    )
+    max_attempts: int = _setting(3, kinds.integer(1, 100), "tries before a page is set aside as failed")
+    lease_s: float = _setting(
+        60.0, kinds.seconds(0.1, 3600), "a silent worker loses its pages after this long"
+    )
+    worker_memory_mb: int = _setting(2048, kinds.integer(64, 10**7), "a worker that needs more is replaced")
+    words: bool = _setting(True, kinds.boolean, "keep boxes and confidences of words")
+    log_level: str = _setting("INFO", kinds.one_of(*LOG_LEVELS, upper=True), "least severity that is logged")
     log_format: Literal["text", "json"] = _setting(
-        "text", _one_of("text", "json"), "how a line of the log looks"
+        "text", kinds.one_of("text", "json"), "how a line of the log looks"
     )
     backups: int = _setting(
-        7, _integer(0, 1000), "daily copies of the database that are kept; 0: none are made"
+        7, kinds.integer(0, 1000), "daily copies of the database that are kept; 0: none are made"
     )
     notify: Literal["never", "failures", "always"] = _setting(
-        "never", _one_of("never", "failures", "always"), "desktop notifications when files are done or failed"
+        "never",
+        kinds.one_of("never", "failures", "always"),
+        "desktop notifications when files are done or failed",
     )
     on_battery: Literal["run", "pause"] = _setting(
-        "run", _one_of("run", "pause"), "whether `ocrd watch` reads on battery, in low power mode, or too hot"
+        "run",
+        kinds.one_of("run", "pause"),
+        "whether `ocrd watch` reads on battery, in low power mode, or too hot",
     )
 
     @property
