@@ -103,15 +103,15 @@ class Tally:
         """Against one pass a token, under a curve of `pipeline.schedule.CURVES`."""
         return self.tokens / sum(CURVES[curve](k) * n for k, n in self.rows.items())
 
-    def figures(self, curve: str) -> dict[str, float | int]:
-        """What a report shows."""
+    def figures(self, curves: Iterable[str] = ()) -> dict[str, float | int]:
+        """What a report shows; speed-ups by the curve's name."""
         return {
             "pages": self.pages,
             "tokens": self.tokens,
             "tokens_per_pass": round(self.tokens / self.passes, 2),
             "passes_per_1000": round(1000 * self.passes / self.tokens),
-            "speed_up": round(self.speed_up(curve), 2),
             "proposer_ms_per_pass": round(1000 * self.python_s / self.passes, 3),
+            **{curve: round(self.speed_up(curve), 2) for curve in curves},
         }
 
 
@@ -219,3 +219,42 @@ def _structured(record: Mapping[str, Any], boxes: Sequence[Sequence[float]]) -> 
 def schedule_for(curve: str | None, length: int) -> Schedule:
     """The schedule told the curve, or a fixed length without one."""
     return CostSchedule(CURVES[curve]) if curve is not None else FixedSchedule(length)
+
+
+FIXED = "fixed"  # `LENGTH` drafted ids at most, whatever they promise
+LENGTH = 31  # with the id before them a pass of 32 rows
+ALL = "all"
+
+
+def measure(
+    pages: Sequence[StoredPage], codec: Codec, stop: int, names: Sequence[str], curves: Sequence[str]
+) -> dict[str, dict[str, dict[str, dict[str, float | int]]]]:
+    """Figures by proposer, by schedule (`FIXED`, then each curve) and by kind of page, `ALL` first.
+
+    Under `FIXED` the speed-ups are those of every curve, for a schedule that knows none.
+    """
+    found: dict[str, dict[str, dict[str, dict[str, float | int]]]] = {}
+    for name in names:
+        for schedule in (FIXED, *curves):
+            curve = None if schedule == FIXED else schedule
+            tallies: dict[str, Tally] = {ALL: Tally()}
+            for page, tally in run(pages, codec, stop, name, lambda curve=curve: schedule_for(curve, LENGTH)):  # type: ignore[misc]
+                tallies[ALL].add(tally)
+                tallies.setdefault(page.kind, Tally()).add(tally)
+            told = found.setdefault(name, {}).setdefault(schedule, {})
+            for kind, tally in sorted(tallies.items(), key=lambda item: (item[0] != ALL, item[0])):
+                told[kind] = tally.figures([curve] if curve else curves)
+    return found
+
+
+def as_table(found: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | int]]]]) -> str:
+    """The figures as Markdown: a table for each proposer and kind of page."""
+    schedules = [name for name in next(iter(found.values())) if name != FIXED]
+    head = ["proposer", "kind", "pages", "tokens", "tokens per pass", "passes per 1,000", *schedules]
+    rows = [head, ["---"] * len(head)]
+    for proposer, by_schedule in found.items():
+        for kind, fixed in by_schedule[FIXED].items():
+            speed = [f"{by_schedule[name][kind][name]:.2f}" for name in schedules]
+            plain = [proposer, kind, f"{fixed['pages']}", f"{fixed['tokens']:,}"]
+            rows.append([*plain, f"{fixed['tokens_per_pass']:.2f}", f"{fixed['passes_per_1000']}", *speed])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

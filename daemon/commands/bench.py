@@ -17,6 +17,7 @@ SCRIPTS = Path(__file__).parents[2] / "tests" / "bench"
 MEASURES = {
     "pages": ("Measure accuracy and speed of the engines on pages with known text.", "--engine classic"),
     "digital": ("Measure pages whose text layer is good.", "samples/paper.pdf"),
+    "draft": ("Replay stored model outputs through the proposers.", "pages.json --tokenizer qwen2"),
     "index": ("Measure search and status in a large library.", "/tmp/large-home"),
     "overhead": ("Measure the daemon against a bare loop over the same pages.", "--pages 60"),
     "memory": ("Measure a worker's memory over a long document.", "--pages 1200"),

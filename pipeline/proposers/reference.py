@@ -195,6 +195,9 @@ class ReferenceProposer:
         if page is None:
             return
         scanner = self._scanner
+        if scanner.command:
+            yield from self._tokenised(page.renderer.command(limit * _CHARACTERS), limit, "command")
+            return
         if scanner.in_markup and not self._is_known(page):
             missing = "" if scanner.math else page.separators.unfinished(scanner.run)
             yield from self._tokenised(Rendered(missing, (), False, cut=False), limit, "form")

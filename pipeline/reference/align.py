@@ -46,6 +46,10 @@ class Step(NamedTuple):
     sure: int
 
 
+def _begins_cell(mark: Mark) -> bool:
+    return "|" in mark.run or "<t" in mark.run
+
+
 class Aligner:
     """The pointer into a draft's skeleton."""
 
@@ -62,13 +66,18 @@ class Aligner:
 
     def follow(self, marks: Sequence[Mark]) -> list[Step]:
         """Take in output: where the draft has each character of it."""
-        chars = self.draft.chars
         steps: list[Step] = []
-        for at, mark in enumerate(marks):
-            if self.here >= len(chars) or chars[self.here] != mark.char:
-                steps += self._part(marks[at:])
-                break
-            self._enter(mark)
+        at = 0
+        while at < len(marks):
+            mark = marks[at]
+            begins_cell = self._enter(mark)
+            if not self._agrees(mark.char) and not (begins_cell and self._to_cell(mark.char)):
+                end = self._end_of_cell(marks, at)
+                steps += self._part(marks[at:end], begins_cell)
+                at = end
+                continue
+            if begins_cell:
+                self._place(self.here)
             steps.append(Step(mark, self.here, self.sure))
             self.used[self.here] = 1
             self.here += 1
@@ -77,24 +86,62 @@ class Aligner:
             self._since += mark.char
             if self.sure >= 8:
                 self.found = Found.FOLLOWED
+            at += 1
         self._tail = self._tail[-_TAIL:]
         if self.sure >= 8:
             self._settle()
         return steps
 
-    def _part(self, rest: Sequence[Mark]) -> list[Step]:
+    def _agrees(self, char: str) -> bool:
+        return self.here < self.draft.size and self.draft.chars[self.here] == char
+
+    def _enter(self, mark: Mark) -> bool:
+        """Keep count of table cells. True where a cell begins."""
+        if not mark.run or (mark.mode is Mode.TEXT and not self.cells.columns):
+            return False
+        self.cells.advance(mark.mode, mark.run)
+        return mark.mode is not Mode.TEXT and _begins_cell(mark)
+
+    def _to_cell(self, char: str) -> bool:
+        """Stand at the line that this cell should begin with, if it begins with `char`."""
+        line = self.cells.expected()
+        if line is None or not 0 <= line < len(self.draft.starts):
+            return False
+        start = self.draft.starts[line]
+        if self.used[start] or self.draft.chars[start] != char:
+            return False
+        self._stand(start, 2, Found.BLOCK)
+        return True
+
+    @staticmethod
+    def _end_of_cell(marks: Sequence[Mark], at: int) -> int:
+        """Where the next cell begins in `marks` after `at`; their end outside tables."""
+        for index in range(at + 1, len(marks)):
+            if marks[index].run and marks[index].mode is not Mode.TEXT and _begins_cell(marks[index]):
+                return index
+        return len(marks)
+
+    def _place(self, index: int) -> None:
+        line = self.draft.line[index]
+        if self.draft.starts[line] == index:
+            self.cells.place(line)
+
+    def _part(self, rest: Sequence[Mark], begins_cell: bool) -> list[Step]:
         """The output and the draft part before `rest`."""
-        written = "".join(mark.char for mark in rest)
         begun = 0  # of `rest`, where the latest block or cell begins; nowhere: past its end
         for at, mark in enumerate(rest):
-            if mark.run and mark.mode is not Mode.TEXT:
-                self.cells.advance(mark.mode, mark.run)
             if any(char in mark.run for char in _BLOCK_MARKS):
                 begun = len(rest) - at
+        written = "".join(mark.char for mark in rest)
         self._tail = (self._tail + written)[-_TAIL:]
         self._since += written
         self._find(begun, rest[-1].mode is not Mode.TEXT)
-        exact = min(self.sure, len(rest))  # of the new characters, those at the end that the draft has here
+        exact = (
+            self._agreeing() if self.sure else 0
+        )  # of the new characters, those at the end that the draft has here
+        exact = min(exact, len(rest))
+        if begins_cell and exact == len(rest):
+            self._place(self.here - exact)
         first = len(rest) - exact
         for index in range(self.here - exact, self.here):
             self.used[index] = 1
@@ -103,14 +150,12 @@ class Aligner:
             for at, mark in enumerate(rest)
         ]
 
-    def _enter(self, mark: Mark) -> None:
-        """Keep count of table cells, and of the draft lines that they begin with."""
-        if mark.run and (mark.mode is not Mode.TEXT or self.cells.columns):
-            self.cells.advance(mark.mode, mark.run)
-        if mark.mode is not Mode.TEXT:
-            line = self.draft.line[self.here]
-            if self.draft.starts[line] == self.here:
-                self.cells.place(line)
+    def _agreeing(self) -> int:
+        """How many characters before the present place are those written last."""
+        count, most = 0, min(len(self._tail), self.here)
+        while count < most and self._tail[-1 - count] == self.draft.chars[self.here - 1 - count]:
+            count += 1
+        return count
 
     def move(self, index: int) -> None:
         """Stand at `index`: what lies between is not expected any more."""
@@ -186,8 +231,6 @@ class Aligner:
             line = min(lines, key=lambda at: (abs(at - expected), at))
         else:
             line = next((at for at in lines if draft.starts[at] >= self.here), lines[0])
-        if in_table:
-            self.cells.place(line)
         self._stand(draft.starts[line] + begun, begun, Found.BLOCK)
         return True
 

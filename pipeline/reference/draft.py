@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.reference.skeleton import as_written, folded, is_skeleton, is_spaceless
@@ -13,6 +13,8 @@ from storage.records import Box
 _SPACE = re.compile(r"\s+")
 _BULLET = re.compile(r"(?:[•·▪◦○●■□➢✓❖*–—-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s")
 
+_PAGE_NUMBER = re.compile(r"[-–—|\s]*(?:\d{1,4}|[ivxl]{1,6})[-–—|\s]*")
+_EDGE = 2  # lines of the page's head and foot in which its number is looked for
 _TITLE = 70  # most characters of a heading
 
 
@@ -89,6 +91,7 @@ def build(lines: Sequence[DraftLine]) -> DraftText:
         parts.append(written)
         length += len(written)
         kept.append(line)
+    kept = [_marked(line, at, len(kept)) for at, line in enumerate(kept)]
     kinds = tuple(_kind(kept, at) for at in range(len(kept)))
     found = DraftText(
         tuple(kept), "".join(parts), "".join(chars), tuple(at), tuple(line_of), tuple(starts), kinds
@@ -96,6 +99,19 @@ def build(lines: Sequence[DraftLine]) -> DraftText:
     for index, start in enumerate(starts):
         found.by_prefix.setdefault(found.chars[start : start + 2], []).append(index)
     return found
+
+
+def _marked(line: DraftLine, at: int, count: int) -> DraftLine:
+    """A lone number at the page's head or foot is its number, also where the source does not say so."""
+    outside = at < _EDGE or at >= count - _EDGE
+    if (
+        outside
+        and not line.label
+        and line.before is Break.PARAGRAPH
+        and _PAGE_NUMBER.fullmatch(line.text.strip())
+    ):
+        return replace(line, furniture=True)
+    return line
 
 
 def _kind(lines: Sequence[DraftLine], at: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from pipeline.reference.skeleton import COMMANDS
+from pipeline.reference.skeleton import COMMANDS, FUNCTIONS
 
 _TOKEN = re.compile(r"[^ ]+")
 _WORD = re.compile(r"[^\W\d_]{3,}|\b(?:in|of|to|is|at|by|or|as|we|an|be|if|on|it|do|so|no|a|I)\b")
+_NAMES = re.compile(rf"\b({'|'.join(sorted(FUNCTIONS))})\b")
 _NUMBER = re.compile(r"[(\[]*\d[\d.,]*")
 _PERCENT = re.compile(r"\d[\d.,]*%")
 _ENOUGH = 2  # formulas of a class that were written before others are expected
@@ -41,7 +42,7 @@ class FormulaStyle:
 
     def inside(self, text: str) -> str:
         """`text` in a formula that is open, closed before the first word that belongs to none."""
-        cut = _WORD.search(text)
+        cut = next((found for found in _WORD.finditer(text) if found.group() not in FUNCTIONS), None)
         if cut is None:
             return self._written(text)
         before = text[: cut.start()]
@@ -65,7 +66,12 @@ class FormulaStyle:
         return f"{token[:start]}${self._written(bare)}${token[start + len(bare) :]}"
 
     def _written(self, text: str) -> str:
-        parts = [COMMANDS.get(c, "\\%" if c == "%" else c) for c in text]
+        parts: list[str] = []
+        for piece in _NAMES.split(text):
+            if piece in FUNCTIONS:
+                parts.append("\\" + piece)
+            else:
+                parts += [COMMANDS.get(c, "\\%" if c == "%" else c) for c in piece]
         if self.is_spaced:
             return " ".join(part for part in parts if part != " ")
         return "".join(part + (" " if part[:1] == "\\" and part != "\\%" else "") for part in parts)

@@ -13,6 +13,7 @@ from pipeline.reference.furniture import FurniturePolicy
 from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.scanner import Mode, OutputScanner
 from pipeline.reference.separators import Border, Separators, border
+from pipeline.reference.skeleton import COMMANDS
 from pipeline.reference.spelling import Spelling
 
 _QUOTES = str.maketrans("’‘“”", "''\"\"")
@@ -97,6 +98,19 @@ class Renderer:
         if self._json:
             text = text.replace("\\", "\\\\").replace('"', '\\"')
         return text
+
+    def command(self, need: int) -> Rendered:
+        """The rest of the LaTeX command under way, if it is the draft's next character, and what follows it."""
+        draft, here = self._draft, self._aligner.here
+        name = COMMANDS.get(draft.chars[here], "") if here < draft.size else ""
+        if not name.startswith(self._scanner.command):
+            return NOTHING
+        line = draft.line[here]
+        end = draft.starts[line + 1] if line + 1 < len(draft.starts) else draft.size
+        after = draft.text[draft.at[here] + 1 : draft.at[end - 1] + 1]
+        return Rendered(
+            name[len(self._scanner.command) :] + self.spell(self._formulas.inside(after))[:need], (), False
+        )
 
     def first_gap(self, gap: str, found: Border | None, run: str) -> tuple[str, float | None]:
         """What is missing of the gap before the next character, `run` of it being written; and the chance of it."""

@@ -6,7 +6,7 @@ import html
 from enum import StrEnum
 from typing import NamedTuple
 
-from pipeline.reference.skeleton import GREEK, folded, is_skeleton
+from pipeline.reference.skeleton import FUNCTIONS, GREEK, folded, is_skeleton
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _OF_FORMULAS = frozenset("()[]{}")  # after a backslash these are mark-up
@@ -68,6 +68,11 @@ class OutputScanner:
     def in_markup(self) -> bool:
         """Whether a tag, a command, an entity or an escape has begun and not ended."""
         return self._escaped or self._inside in (_Inside.TAG, _Inside.COMMAND, _Inside.ENTITY)
+
+    @property
+    def command(self) -> str:
+        """The LaTeX command under way, backslash and all; empty where there is none."""
+        return self._name if self._inside is _Inside.COMMAND else ""
 
     def feed(self, text: str) -> list[Mark]:
         """The characters that count in `text`."""
@@ -177,9 +182,10 @@ class OutputScanner:
                 self.math = char in "(["
             self.run += raw
             return True
-        letter = GREEK.get(self._name[1:])
-        if letter is not None:
-            self._count(letter, self.run[: self._from])
+        name, before = self._name[1:], self.run[: self._from]
+        for letter in name if name in FUNCTIONS else GREEK.get(name, ""):
+            self._count(letter, before)
+            before = ""
         return False
 
     def _entity(self, char: str, raw: str) -> bool:

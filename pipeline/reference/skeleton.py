@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _PUNCTUATION = frozenset(".,:;()%/+=&@!?、。")
 # Written one way by a text layer, another by a model.
 _SAME = {
@@ -26,6 +28,14 @@ COMMANDS = {
 COMMANDS = {char: "\\" + name for name, char in reversed(GREEK.items()) if name != "ell"} | {
     char: command for char, command in COMMANDS.items() if char != "Σ"
 }
+
+# Commands that print their own name.
+FUNCTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "ln log exp sin cos tan cot sec sinh cosh tanh arcsin arccos arctan max min sup inf lim det dim ker deg gcd",
+    )
+)
 
 
 def is_skeleton(char: str) -> bool:
