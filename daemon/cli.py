@@ -70,6 +70,7 @@ for command in (
     control.forget,
     control.config,
     caring.verify,
+    caring.doctor,
 ):
     app.command()(command)
 models.add_to(app)

@@ -75,3 +75,32 @@ def verify(
         told = f"{console.plural(len(report.findings), 'difference')}, {len(report.repaired)} repaired"
         console.say(f"{about}: {told if report.findings else 'all agrees'}")
     raise typer.Exit(ExitCode.OK if report.is_well else ExitCode.NO_MATCH)
+
+
+def doctor(home: Home = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Examine installation, home and database; say what to do.
+
+    Exits with 1 where something does not work. Warnings do not count.
+
+    \b
+    Examples:
+      ocrd doctor
+      ocrd doctor --json | jq '.[] | select(.level != "ok")'
+    """
+    from dataclasses import asdict
+
+    from daemon import doctor as examination
+    from daemon.diagnosis import Level
+
+    marks = {Level.OK: "ok     ", Level.WARNING: "warning", Level.FAULT: "FAULT  "}
+    results = []
+    for result in examination.examine(flags.settings(home=home)):
+        results.append(result)
+        if not as_json:
+            console.say(console.escape_name(f"{marks[result.level]} {result.check}: {result.message}"))
+            if result.remedy:
+                console.say(console.escape_name(f"        {result.remedy[:1].upper()}{result.remedy[1:]}"))
+    if as_json:
+        console.write_json([asdict(result) for result in results])
+    faulty = any(result.level is Level.FAULT for result in results)
+    raise typer.Exit(ExitCode.NO_MATCH if faulty else ExitCode.OK)
