@@ -20,6 +20,7 @@ def test_this_process_is_alive_and_its_owner_id_is_stable() -> None:
     assert owner == processes.owner_id(os.getpid())
 
 
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="os.waitid is not there (macOS before Python 3.13)")
 def test_a_process_that_ended_is_dead_even_before_it_is_waited_for() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         owner = processes.owner_id(child.pid)

@@ -99,7 +99,10 @@ def test_names_of_any_bytes_and_any_length_are_found(tmp_path: Path) -> None:
 
 def test_a_path_over_a_thousand_bytes_is_found(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d" * 60] * 20)
-    deep.mkdir(parents=True)
+    try:
+        deep.mkdir(parents=True)
+    except OSError as error:  # macOS: 1,024 bytes
+        pytest.skip(f"this system has no such paths: {error.strerror}")
     put(deep / "deep.pdf")
     assert len(names(tmp_path)) == 1
 
