@@ -1,7 +1,7 @@
 """Which files there are: roots, paths seen, moved, missing, forgotten, found by name.
 
 Watched folders (`storage.roots`), what the content of a file makes of it (`link`, in `storage.content`) and trying
-again (`storage.again`) are part of this module's interface.
+again (`storage.retrying`) are part of this module's interface.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 
 from storage import documents
-from storage.again import retry
 from storage.content import LinkOutcome, link
 from storage.database import transaction
 from storage.names import display_path, name_key
+from storage.retrying import retry
 from storage.roots import add_root, set_root_state, set_root_watch
 
 __all__ = [

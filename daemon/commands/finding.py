@@ -70,17 +70,17 @@ def search(
       ocrd search --name report
       ocrd search --json -- -40
     """
-    from daemon import hits
+    from daemon import search_view
     from storage import index
     from storage.database import open_readonly
     from storage.query import parse as query_of
 
     words, since_time = " ".join(query or []), flags.moment(since, time.time())
     connection = open_readonly(flags.settings(home=home).database_path)
-    marks = hits.marks(as_json)
+    marks = search_view.marks(as_json)
     found = index.search(connection, words, path=path, since=since_time, limit=limit, name=name, marks=marks)
     note = "" if name and not words.strip() else query_of(words).note
-    hits.show(found, as_json=as_json, note=note)
+    search_view.show(found, as_json=as_json, note=note)
     raise typer.Exit(ExitCode.OK if found else ExitCode.NO_MATCH)
 
 

@@ -69,7 +69,7 @@ def create(name: str, settings: Settings) -> Engine:
 
             return RapidEngine(settings)
         case "vision":
-            from pipeline.engines.vision import VisionEngine
+            from pipeline.engines.apple_vision import VisionEngine
 
             return VisionEngine(settings)
         case "vlm":

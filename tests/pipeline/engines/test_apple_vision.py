@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline.engines.vision import Observation, VisionEngine, vision_languages
+from pipeline.engines.apple_vision import Observation, VisionEngine, vision_languages
 from storage.errors import EngineError, EngineUnavailableError
 from storage.records import Direction
 from storage.settings import Settings
