@@ -127,7 +127,9 @@ def test_output_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None
     for command, output in shown_runs():
         words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
         if "status" not in words:
-            printed = re.sub(r'"id": \d+', '"id": 1', run(words[2:]))  # two workers: any page may be the first
+            printed = re.sub(
+                r'"id": \d+', '"id": 1', run(words[2:])
+            )  # two workers: any page may be the first
             assert printed == output.replace("/home/you", str(tmp_path)), command
             compared += 1
     assert compared == 4
@@ -195,3 +197,20 @@ def test_the_commands_of_the_first_screen_are_those_ci_runs() -> None:
     for command in ("uv run ocrd batch samples", "uv run pytest"):
         assert f"\n{command}\n" in first_screen
         assert f"\n{command}\n" in ci
+
+
+def test_the_design_names_every_module_and_no_other() -> None:
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    files = design.partition("## Files")[2].partition("\n## ")[0]
+    modules = {
+        path.parent.name if path.name == "__init__.py" else path.stem
+        for package in ("storage", "pipeline", "daemon")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "__main__.py"
+    }
+    assert modules - set(re.findall(r"[a-z]\w+", files)) == set()
+    titles = re.findall(
+        r"^(?: {4}(?:storage|pipeline|daemon)/ +| {15})([a-z]\w+)/? {1,}", files, re.MULTILINE
+    )
+    assert len(titles) > 40
+    assert set(titles) - modules == set()
