@@ -121,7 +121,7 @@ class Crew:
             log.warning("keeping house failed, it is tried again: %s", error)
 
     def _tick(self, now: float) -> None:
-        self._notice_sleep(now)
+        self._notice_jump(now)
         for death in self.pool.bury():
             recovered = jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
             workers.remove(self.conn, death.owner)
@@ -133,7 +133,7 @@ class Crew:
             if self.pool.fatal == ExitCode.DATABASE:
                 backup.suspect(self.settings.database_path)
             self.fatal = _cannot_work(self.pool.fatal, self.settings)
-        if now >= self._next_housekeeping or now < self._next_housekeeping - 60:
+        if now >= self._next_housekeeping:
             self._next_housekeeping = now + HOUSEKEEPING_S
             self._keep_house(now)
         self.pool.ensure(self._wanted())
@@ -160,13 +160,19 @@ class Crew:
         if together > before:
             workers.put(self.conn, "peak_rss_mb", f"{together:.1f}")
 
-    def _notice_sleep(self, now: float) -> None:
-        """After the computer slept, leases look expired although their holders live: give these time to say so."""
-        wall, monotonic = now - self._last_tick[0], time.monotonic() - self._last_tick[1]
+    def _notice_jump(self, now: float) -> None:
+        """After the computer slept, leases look expired although their holders live: give these time to say so.
+
+        After the clock was set back, nothing waits for the hours it showed before.
+        """
+        jump_s = (now - self._last_tick[0]) - (time.monotonic() - self._last_tick[1])
         self._last_tick = (now, time.monotonic())
-        if wall - monotonic > self.settings.lease_s / 2:
+        if jump_s > self.settings.lease_s / 2:
             self._settling_until = now + self.settings.lease_s
-            log.info("the clock jumped by %.0f s", wall - monotonic)
+            log.info("the clock jumped by %.0f s", jump_s)
+        elif jump_s < -HOUSEKEEPING_S:
+            self._next_housekeeping = self._next_recovery = self._settling_until = float("-inf")
+            log.info("the clock was set back by %.0f s", -jump_s)
 
     def _is_alive(self, owner: str) -> bool:
         # A child of ours that just died is left to `bury`, which must know what it held.

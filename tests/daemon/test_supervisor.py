@@ -336,6 +336,17 @@ def test_leases_survive_the_sleep_of_the_computer(crew: Crew, settings: Settings
     assert crew.conn.execute("SELECT lease_owner FROM files").fetchone()[0] is None
 
 
+def test_the_dead_are_found_although_the_clock_was_set_back(crew: Crew, settings: Settings) -> None:
+    host, pid, begun = processes.owner_id().rsplit(":", 2)
+    now = time.time()
+    crew.pool.limit = 0
+    crew.tick(now)
+    library.register(crew.conn, [library.SeenFile(b"/in/a.pdf", 1, 1)], 0.0)
+    assert jobs.claim_intake(crew.conn, f"{host}:{pid}:{begun}0", now, settings.lease_s)
+    crew.tick(now - 8 * 3600)
+    assert crew.conn.execute("SELECT lease_owner FROM files").fetchone()[0] is None
+
+
 def test_a_watching_thread_that_dies_is_replaced_but_not_for_ever(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
