@@ -179,7 +179,7 @@ def read_pages(path: Path) -> list[StoredPage]:
             json.loads(line) for line in text.splitlines() if line.strip()
         ]  # fmt: skip
         return [_page(record) for record in records]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"{path} holds no stored pages: {error!r}") from error
 
 

@@ -61,6 +61,8 @@ class Aligner:
         self.found = Found.START
         self.used = bytearray(draft.size + 1)
         self._tail = ""
+        self._block_text = ""  # of the block or cell under way, as far as it is told from others by
+        self._taken = -1  # where its draft line was taken to begin, on the evidence of a few characters
         self._anchor = 0  # where the draft stood when `_since` was empty
         self._since = ""  # output since then: what an edit is looked for in
 
@@ -73,17 +75,18 @@ class Aligner:
             begins_cell = self._enter(mark)
             if not self._agrees(mark.char) and not (begins_cell and self._to_cell(mark.char)):
                 end = self._end_of_cell(marks, at)
-                steps += self._part(marks[at:end], begins_cell)
+                steps += self._part(marks[at:end])
                 at = end
                 continue
             if begins_cell:
                 self._place(self.here)
             steps.append(Step(mark, self.here, self.sure))
             self.used[self.here] = 1
+            self._write(mark)
+            if begins_cell and self.found is Found.BLOCK:
+                self._taken = self.here
             self.here += 1
             self.sure += 1
-            self._tail += mark.char
-            self._since += mark.char
             if self.sure >= 8:
                 self.found = Found.FOLLOWED
             at += 1
@@ -126,22 +129,21 @@ class Aligner:
         if self.draft.starts[line] == index:
             self.cells.place(line)
 
-    def _part(self, rest: Sequence[Mark], begins_cell: bool) -> list[Step]:
+    def _part(self, rest: Sequence[Mark]) -> list[Step]:
         """The output and the draft part before `rest`."""
-        begun = 0  # of `rest`, where the latest block or cell begins; nowhere: past its end
-        for at, mark in enumerate(rest):
-            if any(char in mark.run for char in _BLOCK_MARKS):
-                begun = len(rest) - at
-        written = "".join(mark.char for mark in rest)
-        self._tail = (self._tail + written)[-_TAIL:]
-        self._since += written
-        self._find(begun, rest[-1].mode is not Mode.TEXT)
+        for mark in rest:
+            self._write(mark)
+        self._tail = self._tail[-_TAIL:]
+        if self._taken >= 0:  # that was wrong: its characters are still to come
+            for index in range(self._taken, self.here):
+                self.used[index] = 0
+        self._find(len(self._block_text), rest[-1].mode is not Mode.TEXT)
         exact = (
             self._agreeing() if self.sure else 0
         )  # of the new characters, those at the end that the draft has here
         exact = min(exact, len(rest))
-        if begins_cell and exact == len(rest):
-            self._place(self.here - exact)
+        if rest[-1].mode is not Mode.TEXT and 0 < len(self._block_text) <= self._agreeing():
+            self._place(self.here - len(self._block_text))
         first = len(rest) - exact
         for index in range(self.here - exact, self.here):
             self.used[index] = 1
@@ -149,6 +151,14 @@ class Aligner:
             Step(mark, self.here - len(rest) + at if at >= first else -1, at - first if at >= first else 0)
             for at, mark in enumerate(rest)
         ]
+
+    def _write(self, mark: Mark) -> None:
+        if any(char in mark.run for char in _BLOCK_MARKS):
+            self._block_text, self._taken = "", -1
+        if len(self._block_text) <= _BLOCK:
+            self._block_text += mark.char
+        self._tail += mark.char
+        self._since += mark.char
 
     def _agreeing(self) -> int:
         """How many characters before the present place are those written last."""
@@ -231,7 +241,8 @@ class Aligner:
             line = min(lines, key=lambda at: (abs(at - expected), at))
         else:
             line = next((at for at in lines if draft.starts[at] >= self.here), lines[0])
-        self._stand(draft.starts[line] + begun, begun, Found.BLOCK)
+        self._taken = draft.starts[line]
+        self._stand(self._taken + begun, begun, Found.BLOCK)
         return True
 
     def _edit(self) -> tuple[int, int] | None:

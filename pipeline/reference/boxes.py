@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -224,11 +224,16 @@ def _fill(
             rest.append(label[len(written) :])
     else:
         left = begun[at:]
-        lead = leads.get(label, "")
+        lead = leads.get(label, _blank_start(leads.values()))
         if left and not lead.startswith(left):
             return "".join(rest) or None
         rest.append(lead[len(left) :])
     return "".join(rest) or None
+
+
+def _blank_start(leads: Iterable[str]) -> str:
+    """The white space that texts of other labels begin with."""
+    return next((lead[: len(lead) - len(lead.lstrip())] for lead in leads), "")
 
 
 def _digits(written: str, value: int) -> str:

@@ -32,7 +32,7 @@ class CellOrder:
     def place(self, line: int) -> None:
         """The present cell begins with draft line `line`."""
         if self._mode is not Mode.TEXT:
-            self._lines.setdefault((self.row, self.column), line)
+            self._lines[self.row, self.column] = line
 
     def expected(self) -> int | None:
         """The draft line that the present cell should begin with, going by its row and the row above."""

@@ -74,7 +74,8 @@ class FormulaStyle:
                 parts += [COMMANDS.get(c, "\\%" if c == "%" else c) for c in piece]
         if self.is_spaced:
             return " ".join(part for part in parts if part != " ")
-        return "".join(part + (" " if part[:1] == "\\" and part != "\\%" else "") for part in parts)
+        text = "".join(part + (" " if part[:1] == "\\" and part != "\\%" else "") for part in parts)
+        return text.replace("  ", " ")
 
 
 def _class_of(word: str) -> str:

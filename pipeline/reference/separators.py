@@ -14,6 +14,7 @@ _FADE = 0.85  # weight of a border against the one after it
 _COARSE = 0.25  # weight of a border of another look
 _PRIOR = 0.8  # weight of what is usual before anything was learned
 
+_ATTRIBUTES = ("<td rowspan=1 colspan=1>", '<td colspan="2">', '<td rowspan="2">', '<div align="center">')
 _TAG = re.compile(r"</?(?!t[drh]\b|table\b)[a-zA-Z][^<>]*>")
 _OPENING = re.compile(r"<([a-zA-Z]+)(?:\s[^<>]*)?(?<!/)>")
 _CELL = re.compile(r"<t[dh][^>]*>\s?")
@@ -176,6 +177,8 @@ class Separators:
             f"<table><tr>{self._cell}",
             *(self._usual_mark(Mode.HTML, mark) for mark in (Break.CELL, Break.ROW)),
             "</td></tr></table>",
+            "</table>",
+            *_ATTRIBUTES,
         ]
         at = run.rfind("<", 0, run.rfind("<")) if run.count("<") > 1 else -1
         for start in (at, run.rfind("<")):

@@ -13,12 +13,17 @@ from pipeline.acceptance import accept
 from pipeline.decode import DecodeOptions, Outcome, Step, decode
 from pipeline.proposers.base import Draft, NoProposer, Proposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
+from pipeline.proposers.reference import ReferenceProposer
+from pipeline.reference.draft import DraftLine
+from pipeline.reference.source import ReadyDraft
 from pipeline.rules import NoRepeatNGram
 from pipeline.schedule import AdaptiveSchedule, FixedSchedule
 from pipeline.target import Banned, Decision
 from storage.records import StopReason
+from tests.pipeline.tokens import letters
 
 VOCABULARY = 7
+LETTERS = letters("abc1 .\n")  # an id each, for proposers that read text
 STOP = 0
 
 
@@ -143,7 +148,14 @@ def test_any_draft_gives_the_ids_of_one_token_at_a_time(
 
     plain_target = FakeTarget(seed)
     plain, _ = run(plain_target, NoProposer(), options(), 0)
-    proposers: list[Proposer] = [ScriptedProposer(plain.ids, script), LookupProposer(NGramTable(1, 4))]
+    drafts = [
+        [DraftLine(text)] for text in (LETTERS.decode(plain.ids), LETTERS.decode([length % 7, seed % 7] * 4))
+    ]
+    proposers: list[Proposer] = [
+        ScriptedProposer(plain.ids, script),
+        LookupProposer(NGramTable(1, 4)),
+        *(ReferenceProposer(LETTERS, ReadyDraft(draft), stop=STOP) for draft in drafts),
+    ]
     for proposer in proposers:
         target = FakeTarget(seed, room=room)
         outcome, steps = run(target, proposer, options(), length)
