@@ -64,6 +64,7 @@ for command in (
     finding.status,
     finding.search,
     finding.show,
+    finding.export,
     control.retry,
     control.pause,
     control.resume,

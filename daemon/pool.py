@@ -126,6 +126,7 @@ class Pool:
         self._start = start
         self._monotonic = monotonic
         self._not_before = float("-inf")
+        self._is_stopping = False
 
     def ensure(self, wanted: int) -> None:
         """Start workers until `wanted` run, at most `limit`; after deaths only once the back-off is over."""
@@ -152,6 +153,8 @@ class Pool:
             self.children.remove(child)
             _close(child.process)
             expected = status in (Leave.TOLD, Leave.RECYCLED, Leave.SPARE)
+            # Told before it could listen.
+            expected = expected or (self._is_stopping and status == -signal.SIGTERM)
             log.log(
                 logging.INFO if expected else logging.ERROR,
                 "worker %d ended: %s",
@@ -207,6 +210,7 @@ class Pool:
 
     def tell_to_stop(self) -> None:
         """Ask every worker to leave after its page."""
+        self._is_stopping = True
         for child in self.children:
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(signal.SIGTERM)

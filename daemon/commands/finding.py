@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from daemon.commands import flags
-from daemon.commands.flags import AsJson, Format, Home, Verbose
+from daemon.commands.flags import AsJson, Format, Home, Quiet, Verbose
 from storage.errors import ExitCode
 
 
@@ -104,3 +105,53 @@ def show(
     flags.check_format(output)
     connection = open_readonly(flags.settings(home=home).database_path)
     raise typer.Exit(stored.show(connection, file, pages=page, output=output))
+
+
+def export(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Files that were read, and folders with all below.")
+    ],
+    kind: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="text, jsonl, hocr or docling.")
+    ] = "text",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write files below this folder; else to standard output."),
+    ] = None,
+    home: Home = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Hand what was read to other programs.
+
+    text parts pages by form feeds, jsonl has a page per line, hocr is what OCRmyPDF makes searchable PDFs from,
+    docling is a DoclingDocument (it needs the extra `docling`). Exits with 1 where nothing was read of a PATH.
+
+    \b
+    Examples:
+      ocrd export report.pdf
+      ocrd export ~/Scans --format jsonl | jq .text
+      ocrd export ~/Scans --format hocr --out ~/hocr
+    """
+    import sys
+
+    from daemon import console, exporting
+    from storage.database import open_readonly
+    from storage.exports import FORMATS
+
+    if kind not in FORMATS:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    connection = open_readonly(flags.settings(home=home).database_path)
+    chosen, nothing = exporting.choose(connection, paths)
+    if out is None and len(chosen) > 1 and not FORMATS[kind].streams:
+        raise typer.BadParameter(f"{kind} of several documents needs --out", param_hint="--format")
+    written = []
+    for number, one in enumerate(chosen):
+        if out is None and number and kind == "text":
+            sys.stdout.write("\f")
+        written += exporting.export(connection, one, FORMATS[kind], out, console.write_text)
+    for path in nothing:
+        console.remark(f"nothing was read of {path}. See `ocrd status`")
+    if out is not None and not quiet:
+        console.say(f"{console.plural(len(written), 'file')} written below {console.escape_name(out)}")
+    raise typer.Exit(ExitCode.NO_MATCH if nothing else ExitCode.OK)
