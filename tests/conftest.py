@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,29 @@ from storage.database import open_database
 
 # Measuring a model takes seconds in every new home: tests that are about it switch it on.
 os.environ.setdefault("OCRD_CALIBRATE", "false")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _names_taken():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _names_taken():
+        return (yield)
+
+
+@contextmanager
+def _names_taken() -> Iterator[None]:
+    """APFS refuses names that are no UTF-8; what is tested with them cannot happen there."""
+    try:
+        yield
+    except OSError as error:
+        if sys.platform == "darwin" and error.errno == errno.EILSEQ:
+            pytest.skip("this file system takes no names that are not UTF-8")
+        raise
 
 
 class Clock:
