@@ -79,13 +79,17 @@ class VisionEncoder:
         started = time.perf_counter()
         key = feature_key(image, self.fingerprint, options or {})
         stored = self.store.get(key, time.time()) if self.store is not None else None
-        if stored is not None and stored.shape[0] == len(page.positions):
-            return Encoded(to_array(stored), True, time.perf_counter() - started)
-        features = page_inputs.encode(self.loaded, page)
-        self.tower_runs += 1
+        hit = stored is not None and stored.shape[0] == len(page.positions)
+        if stored is not None and hit:
+            features = to_array(stored)
+        else:
+            features = page_inputs.encode(self.loaded, page)
+            self.tower_runs += 1
+            if self.store is not None:
+                self.store.put(key, to_bytes(features), model=self.name, now=time.time())
         if self.store is not None:
-            self.store.put(key, to_bytes(features), model=self.name, now=time.time())
-        return Encoded(features, False, time.perf_counter() - started)
+            self.store.save_counters()
+        return Encoded(features, hit, time.perf_counter() - started)
 
 
 def to_bytes(array: Any) -> Features:

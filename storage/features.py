@@ -30,6 +30,9 @@ TENSOR = "features"
 FORMAT = "ocrd-features/1"
 FREE_SHARE = 0.1  # never more than this part of the disk's free space
 LOW_WATER = 0.95  # eviction goes down to this part of the budget, so that it does not run at every put
+# Looking at every file costs 0.3 s with 20,000 of them: a process looks again once it has written this part of what
+# was free, so that as many processes writing at once stay within the budget together.
+WRITERS = 16
 _MAX_HEADER = 1 << 16
 _WIDTHS = {"F32": 4, "F16": 2, "BF16": 2}
 
@@ -84,6 +87,7 @@ class FeatureStore:
         self.folder = folder
         self.budget_bytes = budget_bytes
         self.counters = Counters()
+        self._room = 0  # bytes to write before the folder is looked at again
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def get(self, key: str, now: float) -> Features | None:
@@ -113,7 +117,8 @@ class FeatureStore:
         The store is a cache: a full disk costs the page its caching, never its reading.
         """
         blob = _serialise(features, {"key": key, "format": FORMAT, "model": model})
-        if len(blob) > self._budget():
+        must_look = len(blob) > self._room
+        if must_look and len(blob) > self._budget(self._held()):
             return False
         path = self._path(key)
         try:
@@ -123,7 +128,10 @@ class FeatureStore:
             log.warning("vision features are not kept: %s", error.strerror)
             return False
         self.counters.stored += 1
-        self.evict()
+        if must_look:
+            self.evict()
+        else:
+            self._room -= len(blob)
         return True
 
     def _write(self, path: Path, blob: bytes, now: float) -> None:
@@ -145,17 +153,17 @@ class FeatureStore:
         with self._lock():
             entries = sorted(self._entries(), key=lambda entry: entry[1:])
             total = sum(size for _, _, size in entries)
-            budget = self._budget()
-            if total <= budget:
-                return 0
+            budget = self._budget(total)
+            low = budget * LOW_WATER if total > budget else budget
             deleted = 0
             for path, _, size in entries:
-                if total <= budget * LOW_WATER:
+                if total <= low:
                     break
                 path.unlink(missing_ok=True)
                 total -= size
                 deleted += 1
             self.counters.evicted += deleted
+            self._room = max(0, budget - total) // WRITERS
             return deleted
 
     def prune(self, older_than: float) -> int:
@@ -189,10 +197,14 @@ class FeatureStore:
             total += size
             model = _model_of(path)
             models[model] = models.get(model, 0) + size
-        return CacheStats(files, total, self._budget(), models, self._saved_counters() + self.counters)
+        return CacheStats(files, total, self._budget(total), models, self._saved_counters() + self.counters)
 
     def close(self) -> None:
-        """Add this process's counters to those on disk."""
+        """`save_counters`; there is nothing else to let go of."""
+        self.save_counters()
+
+    def save_counters(self) -> None:
+        """Add this process's counters to those on disk. Cheap: after every page, as workers end without a word."""
         if self.counters == Counters():
             return
         with self._lock(), contextlib.suppress(OSError):
@@ -220,12 +232,15 @@ class FeatureStore:
                 stat = path.stat()
                 yield path, stat.st_mtime, stat.st_size
 
-    def _budget(self) -> int:
+    def _held(self) -> int:
+        return sum(size for _, _, size in self._entries())
+
+    def _budget(self, held: int) -> int:
+        """Bytes the files may take, who take `held` now."""
         try:
             free = shutil.disk_usage(self.folder).free
         except OSError:
             return self.budget_bytes
-        held = sum(size for _, _, size in self._entries())
         return min(self.budget_bytes, held + int(free * FREE_SHARE))
 
     def _reject(self, path: Path, kind: str, error: ValueError) -> None:

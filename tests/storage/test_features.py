@@ -99,6 +99,21 @@ def test_least_recently_used_go_first(tmp_path: Path) -> None:
     assert store.counters.evicted == 2
 
 
+def test_a_large_store_is_not_looked_at_for_every_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = len(module._serialise(SMALL, {"key": KEY, "format": module.FORMAT, "model": "m"}))
+    monkeypatch.setattr(module, "WRITERS", 4)
+    stores = [FeatureStore(tmp_path, 200 * one) for _ in range(4)]
+    looks = []
+    real = FeatureStore._entries
+    monkeypatch.setattr(FeatureStore, "_entries", lambda store: looks.append(store) or real(store))
+    for number in range(300):
+        assert stores[number % 4].put(f"{number:064x}", SMALL, model="m", now=float(number))
+    assert len(looks) < 300
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*.safetensors")) <= 200 * one
+
+
 def test_one_larger_than_the_budget_is_not_kept(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path, 100)
     assert not store.put(KEY, Features("F32", (100,), bytes(400)), model="m", now=1.0)
