@@ -199,3 +199,16 @@ def test_as_many_workers_as_set_or_as_cores_and_memory_allow(
     for memory_mb, wanted in ((64_000, 8), (4_000, 3), (500, 1)):
         monkeypatch.setattr(processes, "memory_mb", lambda memory_mb=memory_mb: float(memory_mb))
         assert default_workers(automatic) == wanted
+
+
+def test_one_told_to_stop_before_it_could_listen_is_no_mishap(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.pool.ensure(2)
+    stage.started[1].status = -signal.SIGTERM  # by somebody else
+    assert [death.expected for death in stage.pool.bury()] == [False]
+    caplog.clear()
+    stage.pool.tell_to_stop()
+    stage.started[0].status = -signal.SIGTERM
+    assert [death.expected for death in stage.pool.bury()] == [True]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
