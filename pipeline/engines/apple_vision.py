@@ -127,7 +127,7 @@ class _AppleVision:
         except ImportError as error:
             raise EngineUnavailableError(
                 "Apple Vision is not available here",
-                remedy="on macOS run `pip install 'ocrd-mlx[vision]'`; elsewhere choose another with --engine",
+                remedy="on macOS run `uv sync --extra vision` in ocrd's folder; elsewhere choose another with --engine",
             ) from error
         self._vision: Any = Vision
         self._foundation: Any = Foundation

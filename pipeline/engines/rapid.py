@@ -198,7 +198,7 @@ def _load() -> Any:
         from rapidocr import RapidOCR
     except ImportError as error:
         raise EngineUnavailableError(
-            "rapidocr is not installed", remedy="run `pip install rapidocr`"
+            "rapidocr is not installed", remedy="run `uv sync` in ocrd's folder"
         ) from error
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)
     return RapidOCR(

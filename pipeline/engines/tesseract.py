@@ -155,7 +155,7 @@ def start(languages: Sequence[str], places: Sequence[Path], *, psm: int | None =
         import tesserocr
     except ImportError as error:
         raise EngineUnavailableError(
-            "tesserocr is not installed", remedy="run `pip install tesserocr`"
+            "tesserocr is not installed", remedy="run `uv sync` in ocrd's folder"
         ) from error
     psm = tesserocr.PSM.AUTO if psm is None else psm
     with tessdata.as_one_folder(languages, places) as folder:
