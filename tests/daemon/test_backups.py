@@ -11,6 +11,7 @@ import pytest
 
 from daemon import backups, batch
 from daemon.backups import Keeper, open_for_work
+from daemon.crew import Crew
 from daemon.processes import HomeLock
 from storage import backup, workers
 from storage.database import open_database
@@ -150,3 +151,26 @@ def test_what_prevents_a_copy_is_noted_until_one_is_made(
     assert keeper.copy(NOW) is not None
     assert workers.get(conn, "backup_problem") is None
     keeper.close()
+
+
+@pytest.mark.parametrize("how", ["a worker", "the supervisor"])
+def test_damage_that_is_met_at_work_is_looked_into_at_the_next_start(
+    how: str, copied: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = Crew(copied, doing="is tested", watching=False)
+    crew.start()
+    crew.pool.limit = 0
+    if how == "a worker":
+        crew.pool.fatal = ExitCode.DATABASE
+        crew.tick(time.time())
+        assert crew.fatal is not None and crew.fatal.exit_code == ExitCode.DATABASE
+    else:
+        monkeypatch.setattr(workers, "beat", lambda *values, **more: _raise(DamagedError("malformed")))
+        with pytest.raises(DamagedError):
+            crew.tick(time.time())
+    crew.close()
+    assert backup.suspect_mark(copied.database_path).exists()
+
+
+def _raise(error: Exception) -> None:
+    raise error
