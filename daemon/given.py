@@ -115,9 +115,7 @@ _PAUSES = ("user", "power")  # kinds of pause that are no errors
 # A row per file of the table `given` (id, position).
 OUTCOMES = """
 SELECT files.path_bytes, file_status.state, documents.pages, documents.pages_done, documents.pages_failed,
-  coalesce(files.error_code, documents.error_code) AS code,
-  CASE WHEN files.error_code IS NULL THEN documents.error_message ELSE files.error_message END AS message,
-  CASE WHEN files.error_code IS NULL THEN documents.remedy ELSE files.remedy END AS remedy,
+  file_status.error_code AS code, file_status.error_message AS message, file_status.remedy,
   files.markdown_path, failed.page AS failed_page, failed.error_code AS page_code, failed.error_message AS page_message
 FROM given JOIN files USING (id) JOIN file_status USING (id)
   LEFT JOIN documents ON documents.id = files.document_id

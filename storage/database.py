@@ -25,7 +25,7 @@ from storage.errors import (
 )
 
 # Names of the steps in storage.migrations, known here so that nothing is imported to see that none is pending.
-STEPS = ("schema", "full_text", "attempts")
+STEPS = ("schema", "full_text", "attempts", "waiting_files")
 BUSY_TIMEOUT_MS = 30_000
 
 _NEWER = "use the newer ocrd that wrote it, or set OCRD_HOME to another folder"

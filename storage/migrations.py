@@ -229,3 +229,35 @@ def full_text(db: Database) -> None:
 def attempts(db: Database) -> None:
     """The ways in which a page was tried: JSON [{rung, stop_reason, tokens, seconds}]."""
     db.execute("ALTER TABLE pages ADD COLUMN attempts TEXT NOT NULL DEFAULT '[]'")
+
+
+# As in the first step, but: a file nobody holds waits, and one that is to be opened anew has no error of the time
+# before.
+FILE_STATUS = """
+CREATE VIEW file_status AS            -- what a person calls the state of a file: exactly one of six
+SELECT files.id, files.path, CASE
+    WHEN files.missing_since IS NOT NULL THEN 'missing'
+    WHEN files.state = 'intake' THEN CASE WHEN files.lease_owner IS NULL THEN 'queued' ELSE 'running' END
+    WHEN files.state = 'failed' THEN CASE files.error_code WHEN 'password' THEN 'needs_password' ELSE 'failed' END
+    WHEN documents.state = 'done' AND files.sidecar_state = 'due'
+      THEN CASE WHEN files.lease_owner IS NULL THEN 'queued' ELSE 'running' END
+    WHEN documents.state = 'done' AND files.sidecar_state = 'failed' THEN 'failed'
+    ELSE COALESCE(documents.state, 'failed') END AS state,
+  documents.title, documents.media_type, documents.pages, documents.pages_done, documents.pages_blank,
+  documents.pages_failed, documents.warnings, documents.finished_at, files.attempts, files.sidecar_attempts,
+  CASE WHEN files.error_code IS NOT NULL THEN files.error_code
+    WHEN files.state <> 'intake' THEN documents.error_code END AS error_code,
+  CASE WHEN files.error_code IS NOT NULL THEN files.error_message
+    WHEN files.state <> 'intake' THEN documents.error_message END AS error_message,
+  CASE WHEN files.error_code IS NOT NULL THEN files.remedy
+    WHEN files.state <> 'intake' THEN documents.remedy END AS remedy,
+  files.markdown_path, files.json_path, files.sidecar_note, files.document_id
+FROM files LEFT JOIN documents ON documents.id = files.document_id
+"""
+
+
+@migrations()
+def waiting_files(db: Database) -> None:
+    """The view of the files' states, renewed."""
+    db.execute("DROP VIEW file_status")
+    db.execute(FILE_STATUS)

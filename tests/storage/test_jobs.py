@@ -95,7 +95,7 @@ def test_sidecars_are_due_when_the_last_page_is_in(desk: Desk) -> None:
     desk.save(second)
     assert jobs.claim_publish(desk.conn, "w", desk.now, LEASE_S) is None
     desk.save(first)
-    assert desk.states() == {"/in/a.pdf": "running"}
+    assert desk.states() == {"/in/a.pdf": "queued"}
     job = jobs.claim_publish(desk.conn, "w", desk.now, LEASE_S)
     assert job is not None
     assert jobs.claim_publish(desk.conn, "w2", desk.now, LEASE_S) is None

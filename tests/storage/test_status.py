@@ -245,3 +245,22 @@ def test_large_library_is_shown_at_once(fresh_db: sqlite3.Connection) -> None:
     shown = status.snapshot(fresh_db, now=1.0)
     assert time.process_time() - start < 0.4
     assert shown["counts"]["pages_total"] == 40_000
+
+
+def test_file_whose_sidecars_are_due_waits_until_somebody_writes_them(desk: Desk) -> None:
+    desk.put("/in/a.pdf", "A")
+    desk.read_all()
+    assert entry(desk, "/in/a.pdf")["state"] == "queued"
+    assert jobs.claim_publish(desk.conn, "w", desk.now, 60.0) is not None
+    assert entry(desk, "/in/a.pdf")["state"] == "running"
+    jobs.release(desk.conn, "w")
+    assert entry(desk, "/in/a.pdf")["state"] == "queued"
+
+
+def test_file_to_be_opened_anew_has_no_error_left(desk: Desk) -> None:
+    fail_to_open(desk, "/in/locked.pdf", PasswordError("it needs a password"))
+    assert entry(desk, "/in/locked.pdf")["error"]["code"] == "password"
+    library.retry(desk.conn, [b"/in/locked.pdf"], {"password": "x"}, desk.now)
+    found = entry(desk, "/in/locked.pdf")
+    assert (found["state"], found["error"]) == ("queued", None)
+    assert status.notable(desk.conn, failures=1) == []
