@@ -9,10 +9,10 @@ import struct
 import warnings
 import zlib
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pipeline.plain_pixels import plain
+from pipeline.source import ClosedAtExit
 from storage.errors import CorruptError, OcrdError, TooLargeError, UnsupportedError, from_os_error
 from storage.records import DocumentInfo, PageWarning
 
@@ -58,7 +58,7 @@ _REDUCED_OR_MASK = 0b101  # bits of the TIFF subfile type: a thumbnail, a transp
 _SWAPS_SIDES = frozenset({5, 6, 7, 8})
 
 
-class ImagePage:
+class ImagePage(ClosedAtExit):
     """A frame of an image file; see `pipeline.source.SourcePage`."""
 
     pdf: Any | None = None
@@ -90,16 +90,8 @@ class ImagePage:
     def close(self) -> None:
         """Nothing: the source holds the file."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class ImageSource:
+class ImageSource(ClosedAtExit):
     """An open image file; see `pipeline.source.Source`. Pages are its frames, decoded one at a time."""
 
     def __init__(self, path: Path, media_type: str, *, max_pixels: int) -> None:
@@ -134,14 +126,6 @@ class ImageSource:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def frame(self, number: int, frame: int) -> ImageFile.ImageFile:
         """Pillow's image, at `frame`, not decoded yet.

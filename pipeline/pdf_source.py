@@ -12,10 +12,10 @@ import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from pipeline import pdf_bytes
+from pipeline.source import PDFIUM_HEADER_BYTES, ClosedAtExit
 from storage.errors import (
     CorruptError,
     NoPagesError,
@@ -28,13 +28,12 @@ from storage.records import DocumentInfo, PageWarning
 
 log = logging.getLogger(__name__)
 
-PDFIUM_HEADER_BYTES = 1024
 # Up to here a wrong /Count costs little: each page that is not there becomes one failed page.
 MAX_TRUSTED_PAGES = 20_000
 MAX_ATTACHMENTS = 1000
 
 
-class PdfPage:
+class PdfPage(ClosedAtExit):
     """A loaded PDF page; see `pipeline.source.SourcePage`."""
 
     native_px: tuple[int, int] | None = None
@@ -59,24 +58,17 @@ class PdfPage:
             self.pdf.close()
             self.pdf = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class PdfSource:
+class PdfSource(ClosedAtExit):
     """An open PDF; see `pipeline.source.Source`."""
 
     def __init__(self, path: Path, *, passwords: Sequence[str] = (), header_at: int = 0) -> None:
         self._path = path
         self._file: _Tail | None = None
         self._held: Any = None  # PDFium calls back into it as long as the document is open
-        self._pdf = self._open(passwords, header_at)
+        self._pdf: Any = None
         try:
+            self._pdf = self._open(passwords, header_at)
             self.info = self._describe()
         except BaseException:
             self.close()
@@ -103,14 +95,6 @@ class PdfSource:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self, passwords: Sequence[str], header_at: int) -> Any:
         """The document, opened with the first password that fits; the empty one comes first."""

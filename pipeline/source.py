@@ -71,6 +71,22 @@ _HTML = re.compile(
 _XML = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*<\?xml", re.I)
 
 
+class ClosedAtExit:
+    """A context manager that is closed at its end."""
+
+    def close(self) -> None:
+        """Free what is held; the object is not used again."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 class SourcePage(Protocol):
     """One page of a source, until it is closed. Sizes are in points, as displayed."""
 

@@ -767,3 +767,15 @@ def test_opening_the_module_loads_no_reader() -> None:
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_file_that_cannot_be_opened_is_let_go_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.pdf"
+    path.write_bytes(b"X-Mailer: a downloader\r\n" * 100 + b"%PDF-1.4 and nothing more")
+    with pytest.raises(CorruptError):  # what the library itself keeps open is open from here on
+        open_source(path)
+    before = list(Path("/dev/fd").iterdir())
+    with pytest.raises(CorruptError) as caught:
+        open_source(path)
+    assert len(list(Path("/dev/fd").iterdir())) == len(before)
+    assert caught.value.file == path  # alive until here, with all its frames
