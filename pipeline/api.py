@@ -64,13 +64,11 @@ def ocr(
     `model`: a preset or folder (then the engine is `vlm`); `mode`: who drafts for it; `pages`: from 1, all by default;
     `settings`: any of `storage.settings.Settings`, such as `dpi=300`. Raises: the errors of `storage.errors`.
     """
-    reading = stream(path, model=model, mode=mode, engine=engine, pages=pages, password=password, **settings)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            result: OcrResult = end.value
-            return result
+    from pipeline.engines.base import to_end
+
+    return to_end(
+        stream(path, model=model, mode=mode, engine=engine, pages=pages, password=password, **settings)
+    )
 
 
 def stream(

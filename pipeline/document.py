@@ -12,7 +12,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pipeline import blank, rasterise, sampling, source, structure, textlayer
-from pipeline.engines.base import Drafting, Engine, EngineReading, PageImage, Piece, Streaming, needs_of
+from pipeline.engines.base import (
+    Drafting,
+    Engine,
+    EngineReading,
+    PageImage,
+    Piece,
+    Streaming,
+    needs_of,
+    to_end,
+)
 from storage.errors import EngineUnavailableError, NoTextLayerError
 from storage.records import (
     Block,
@@ -141,13 +150,7 @@ class DocumentReader:
 
         Raises: `EngineError`, `EngineUnavailableError`; `NoTextLayerError` under `--text-layer require`.
         """
-        pieces = self.stream(prepared)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                reading: PageReading = end.value
-                return reading
+        return to_end(self.stream(prepared))
 
     def stream(self, prepared: Prepared) -> Generator[Piece, None, PageReading]:
         """As `read`, yielding the text of a `Streaming` engine as it is accepted. Closing it cancels."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from pipeline.engines.frame import Frame
 from storage.records import Block, Box, DecodeStats, Line, PageText, PageWarning, ReadingAttempt, StopReason
 
 if TYPE_CHECKING:
     from PIL import Image
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,16 @@ class Piece:
     source: str
     tokens: int
     accepted: int
+
+
+def to_end(pieces: Generator[object, None, _Result]) -> _Result:
+    """Run a reading that is streamed to its end, for what it returns."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
 
 @runtime_checkable
