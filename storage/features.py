@@ -207,7 +207,7 @@ class FeatureStore:
         """Add this process's counters to those on disk. Cheap: after every page, as workers end without a word."""
         if self.counters == Counters():
             return
-        with self._lock(), contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._lock():  # the folder may be gone: no page fails for that
             total = self._saved_counters() + self.counters
             temp = self.folder / f"{TEMP_PREFIX}counters-{os.getpid()}"
             temp.write_text(json.dumps(asdict(total)), encoding="utf-8")

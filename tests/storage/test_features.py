@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,6 +150,14 @@ def test_counters_outlive_the_process(store: FeatureStore) -> None:
     stats = FeatureStore(store.folder, store.budget_bytes).stats()
     assert (stats.files, stats.models.keys()) == (1, {"tiny"})
     assert stats.counters == Counters(hits=1, misses=1, stored=1)
+
+
+def test_a_folder_that_was_deleted_fails_no_page(store: FeatureStore) -> None:
+    shutil.rmtree(store.folder)
+    assert store.get(KEY, 1.0) is None
+    assert not store.put(KEY, SMALL, model="m", now=2.0)
+    store.save_counters()
+    assert store.counters.misses == 1  # kept for a time when they can be written
 
 
 WRITER = """
