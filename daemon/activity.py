@@ -13,7 +13,6 @@ from pathlib import Path
 from daemon import processes
 from storage import jobs, workers
 from storage.database import open_database
-from storage.errors import OcrdError
 from storage.library import display_path
 
 log = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ class Heartbeat(threading.Thread):
             try:
                 conn = conn or open_database(self.database)
                 self.beat(conn)
-            except (OcrdError, sqlite3.Error):
+            except Exception:  # whatever it was: without beats the leases run out, and pages are read twice
                 log.warning("a heartbeat was not noted", exc_info=True)
             # What was begun since the last beat shows soon, but no more than once a second.
             shortest_s = min(SHORTEST_BEAT_S, self.lease_s / 4)

@@ -559,6 +559,21 @@ def test_a_heartbeat_keeps_leases_and_shows_what_is_done(
     assert workers.rows(bench.conn)[0].stage is None
 
 
+def test_a_heart_that_missed_a_beat_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat = Heartbeat(bench.settings.database_path, "me", Activity(), lease_s=0.04)
+    beats = []
+
+    def beat(conn: sqlite3.Connection) -> None:
+        beats.append(conn)
+        if len(beats) == 1:
+            raise RuntimeError("as the test says")
+        heartbeat.end()
+
+    monkeypatch.setattr(heartbeat, "beat", beat)
+    heartbeat.run()  # in this thread
+    assert len(beats) == 2
+
+
 def test_what_an_engine_says_of_itself_is_in_the_status(
     bench: Bench, make_png: MakeFile, tmp_path: Path
 ) -> None:
