@@ -29,7 +29,7 @@ GRACE_FACTOR = 5
 CLOUD_S = 60.0  # then a file that lies in the cloud is looked at again
 
 Open = Callable[[Path, tuple[str, ...]], "DocumentInfo"]
-Guard = Callable[[Exception, bytes], OcrdError]
+Explain = Callable[[Exception, bytes], OcrdError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Intake:
     owner: str
     settings: Settings
     open_info: Open
-    explain: Guard  # our error for any exception
+    explain: Explain  # our error for any exception
     watching: bool  # files come from watched folders and may still grow
 
     def take(self, job: IntakeJob, now: float) -> content.LinkOutcome | None:
