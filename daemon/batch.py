@@ -28,6 +28,12 @@ __all__ = ["Outcome", "Progress", "Summary", "run"]
 LOOK_S = 0.25  # how often progress is told
 PATIENCE_S = 3.0  # for something put off (a share that answers late), before a batch reports it
 
+_FILES_DONE = "SELECT count(*) FROM given JOIN file_status USING (id) WHERE file_status.state = 'done'"
+_PAGES_DONE = (
+    "SELECT coalesce(sum(pages_done + pages_failed), 0) FROM documents"
+    " WHERE id IN (SELECT document_id FROM given JOIN files USING (id) WHERE files.state <> 'intake')"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -40,6 +46,7 @@ class Progress:
     path: bytes | None  # what is being read
     page: int | None
     seconds: float
+    pages_before: int = 0  # of those done, read before this batch
     message: str = ""  # something happened that a person may want to know
 
 
@@ -48,7 +55,9 @@ class Summary:
     """What became of all files."""
 
     documents: tuple[Outcome, ...]
-    counts: dict[str, int]  # files per state; pages_total, pages_done, pages_blank, pages_failed
+    # Files per state; pages_total, pages_done, pages_blank, pages_failed; read_before and pages_before: the files and
+    # pages of those done that this batch found done.
+    counts: dict[str, int]
     seconds: float
     exit_code: ExitCode
 
@@ -113,6 +122,7 @@ class _Batch:
         self.messages: list[str] = []
         self._tell = on_progress
         self.is_leading = False
+        self.read_before = self.pages_before = 0
         self._next_look = float("-inf")
         self._waiting_since: float | None = None
         crew.say = self.messages.append
@@ -131,6 +141,8 @@ class _Batch:
         ).fetchall()
         if failed:
             library.retry(self.conn, [bytes(row[0]) for row in failed], {}, time.time())
+        self.read_before = int(self.conn.execute(_FILES_DONE).fetchone()[0])
+        self.pages_before = int(self.conn.execute(_PAGES_DONE).fetchone()[0])
 
     def run(self, signals: StopSignals) -> Summary:
         """Until every file is settled, or a signal."""
@@ -193,6 +205,7 @@ class _Batch:
                     path=os.fsencode(at["path"]) if at else None,
                     page=at["page"] if at else None,
                     seconds=time.monotonic() - self.started,
+                    pages_before=self.pages_before,
                     message=message,
                 )
             )
@@ -223,6 +236,7 @@ class _Batch:
             " WHERE id IN (SELECT document_id FROM given JOIN files USING (id))"
         ).fetchone()
         counts |= dict(zip(("pages_total", "pages_done", "pages_blank", "pages_failed"), pages, strict=True))
+        counts |= {"read_before": self.read_before, "pages_before": self.pages_before}
         codes = {outcome.exit_code for outcome in documents} - {ExitCode.OK}
         code = ExitCode.OK if not codes else codes.pop() if len(codes) == 1 else ExitCode.MIXED
         if interrupted:

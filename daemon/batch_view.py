@@ -55,9 +55,10 @@ def progress_line(progress: Progress) -> str:
         f"{progress.pages_done:,} of {console.plural(progress.pages, 'page')}",
         f"{progress.files_done:,} of {console.plural(progress.files, 'file')}",
     ]
-    rate = progress.pages_done / progress.seconds if progress.seconds > 0 else 0.0
+    read_now = max(0, progress.pages_done - progress.pages_before)
+    rate = read_now / progress.seconds if progress.seconds > 0 else 0.0
     if rate > 0:
-        parts.append(f"{rate * 60:.0f} pages/min")
+        parts.append(f"{console.pace(rate * 60)} pages/min")
         left = progress.pages - progress.pages_done
         if left > 0:
             parts.append(f"about {console.duration(left / rate)} left")
@@ -109,6 +110,10 @@ def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False
     for outcome in documents:
         if not is_fine(outcome):
             print(failure_line(outcome), file=sys.stderr if quiet else sys.stdout)
+    if not quiet and (before := summary.counts["read_before"]):
+        console.say(
+            f"{console.plural(before, 'file')} read before and unchanged; `ocrd retry FILE` reads one again"
+        )
     if not quiet and summary.counts["waiting"]:
         console.say(
             f"{console.plural(summary.counts['waiting'], 'file')} not finished; the same command goes on with them"
@@ -169,8 +174,12 @@ def summary_row(summary: Summary) -> dict[str, str]:
     }
     always = ("Files", "Done", "Failed", "Pages read")
     shown = {title: f"{number:,}" for title, number in row.items() if number or title in always}
-    per_minute = pages / summary.seconds * 60 if summary.seconds > 0 else 0.0
-    return shown | {"Seconds": f"{summary.seconds:.1f}", "Pages/min": f"{per_minute:,.0f}"}
+    read_now = pages + counts["pages_failed"] - counts["pages_before"]
+    per_minute = read_now / summary.seconds * 60 if summary.seconds > 0 else 0.0
+    return shown | {
+        "Seconds": f"{summary.seconds:.1f}",
+        "Pages/min": console.pace(per_minute) if read_now > 0 else "–",
+    }
 
 
 def is_fine(outcome: Outcome) -> bool:

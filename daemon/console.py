@@ -114,6 +114,11 @@ def size(count_bytes: float) -> str:
     return plural(int(count_bytes), "byte")
 
 
+def pace(per_minute: float) -> str:
+    """Pages a minute, with a digit after the point where that says something: `1,204`, `31`, `0.4`."""
+    return f"{per_minute:,.0f}" if per_minute >= 9.95 else f"{per_minute:.1f}"
+
+
 def duration(seconds: float) -> str:
     """`8 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`."""
     left = round(seconds)

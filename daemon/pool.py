@@ -56,7 +56,6 @@ class Child:
     doing: object = None  # what it was last seen at…
     doing_since: float = field(default=0.0)  # …and since when (monotonic)
     hung: bool = False
-    told: bool = False  # to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +152,7 @@ class Pool:
                 continue
             self.children.remove(child)
             _close(child.process)
-            # One that is told while it still starts does not listen yet: the signal ends it.
-            expected = status in (Leave.TOLD, Leave.RECYCLED, Leave.SPARE) or (
-                child.told and status == -signal.SIGTERM
-            )
+            expected = status in (Leave.TOLD, Leave.RECYCLED, Leave.SPARE)
             # Told before it could listen.
             expected = expected or (self._is_stopping and status == -signal.SIGTERM)
             log.log(
@@ -216,7 +212,6 @@ class Pool:
         """Ask every worker to leave after its page."""
         self._is_stopping = True
         for child in self.children:
-            child.told = True
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(signal.SIGTERM)
 

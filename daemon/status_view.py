@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon import console
-from daemon.console import duration, escape_name, is_terminal, plural, shorten, write_json
+from daemon.console import duration, escape_name, is_terminal, pace, plural, shorten, write_json
 
 BAR_WIDTH = 24
 FAILURES_SHOWN = 10
@@ -89,7 +89,7 @@ def _speed(snapshot: Snapshot) -> str:
     if snapshot["state"] in ("stopped", "idle"):  # the rate is that of the last minutes, work or none
         return ""
     rate, eta_s = snapshot.get("rate_pages_per_min"), snapshot.get("eta_s")
-    parts = [f"{rate:.0f} pages/min"] if rate else []
+    parts = [f"{pace(rate)} pages/min"] if rate else []
     if eta_s:
         parts.append(f"about {duration(eta_s)} left")
     return ", ".join(parts)

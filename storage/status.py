@@ -206,7 +206,8 @@ _FAILED = (
     f"SELECT id FROM files WHERE {_UNFINISHED}"
     " AND (state = 'failed' OR sidecar_state = 'failed')"
     " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
-    " WHERE files.state <> 'intake' AND (documents.state IN ('failed', 'needs_password') OR documents.pages_failed > 0))"
+    " WHERE files.state <> 'intake'"
+    " AND (documents.state IN ('failed', 'needs_password') OR documents.pages_failed > 0))"
     " ORDER BY id DESC LIMIT ?"
 )
 _BEING_READ = (

@@ -64,6 +64,8 @@ def test_a_second_run_reads_nothing_again_but_tries_what_failed(
     assert attempts == []
     second = batch.run(settings, [good, bad])
     assert [outcome.state for outcome in second.documents] == ["done", "failed"]
+    assert [run.counts["read_before"] for run in (first, second)] == [0, 1]
+    assert [run.counts["pages_before"] for run in (first, second)] == [0, 1]
     assert conn.execute("SELECT read_at FROM pages").fetchall()[0][0] == read_at
     make_png(bad, 2)
     third = batch.run(settings, [good, bad])

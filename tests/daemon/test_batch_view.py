@@ -26,6 +26,7 @@ def progress(**changed: Any) -> Any:
         "path": b"/in/a\x1b.pdf",
         "page": 4,
         "seconds": 24.0,
+        "pages_before": 0,
         "message": "",
     }
     return SimpleNamespace(**(known | changed))
@@ -100,6 +101,8 @@ def summary(*documents: Any, **more: int) -> Any:
         "pages_done": sum(document.pages_done for document in documents),
         "pages_blank": 0,
         "pages_failed": 0,
+        "read_before": 0,
+        "pages_before": 0,
     }
     code = max(document.exit_code for document in documents)
     return SimpleNamespace(documents=documents, counts=counts | more, seconds=30.0, exit_code=code)
@@ -117,7 +120,7 @@ def test_summary_lists_files_sums_and_remedies(capsys: pytest.CaptureFixture[str
 def test_summary_sums_pages_and_rate() -> None:
     row = batch_view.summary_row(summary(outcome("a"), outcome("b", **LOCKED), pages_blank=1))
     assert (row["Files"], row["Done"], row["Failed"], row["Locked"]) == ("2", "1", "0", "1")
-    assert (row["Pages read"], row["Blank"], row["Pages/min"]) == ("2", "1", "4")
+    assert (row["Pages read"], row["Blank"], row["Pages/min"]) == ("2", "1", "4.0")
     assert "Waiting" not in row
 
 
@@ -157,3 +160,20 @@ def test_quiet_summary_is_the_failures_on_standard_error(capsys: pytest.CaptureF
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("/in/b.pdf: is encrypted.")
+
+
+def test_pace_and_time_left_are_those_of_the_pages_read_now() -> None:
+    line = batch_view.progress_line(progress(pages_before=10))
+    assert "12 of 40 pages" in line
+    assert "5.0 pages/min, about 5 min 36 s left" in line
+
+
+def test_files_read_before_are_told_and_count_for_no_pace(capsys: pytest.CaptureFixture[str]) -> None:
+    batch_view.show_summary(summary(outcome("a.pdf"), read_before=1, pages_before=2))
+    told = capsys.readouterr().out
+    assert "1 file read before and unchanged; `ocrd retry FILE` reads one again" in told
+    assert "–" in told
+    assert (
+        batch_view.summary_row(summary(outcome("a.pdf"), outcome("b.pdf"), pages_before=2))["Pages/min"]
+        == "4.0"
+    )
