@@ -25,6 +25,7 @@ SERVICE_LOG_NAME = "service.log"  # what a service manager keeps of our output; 
 KEEP_BYTES = 10 << 20  # then the file becomes ocrd.log.1
 KEEP_SERVICE_BYTES = 1 << 20
 _PACKAGES = ("daemon", "pipeline", "storage")
+FILE_ONLY = {"is_file_only": True}  # `extra` of a record that the command line tells in its own words
 _CONTEXT = ("path", "page", "stage", "seconds")
 
 
@@ -96,6 +97,7 @@ def to_console(level: str | int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    handler.addFilter(lambda record: not getattr(record, "is_file_only", False))
     for name in _PACKAGES:
         _add(logging.getLogger(name), handler)
 

@@ -58,7 +58,8 @@ def run(
     try:
         return _run(settings, outer_roots(roots), once=once, on_event=on_event)
     except OcrdError as error:
-        log.error("the daemon ends: %s", error)  # a service has nobody in front of its terminal
+        # A service has nobody in front of its terminal.
+        log.error("the daemon ends: %s", error, extra=logs.FILE_ONLY)
         raise
 
 

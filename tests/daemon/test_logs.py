@@ -110,3 +110,13 @@ def test_a_home_that_cannot_be_written_does_not_stop_anything(tmp_path: Path) ->
     (tmp_path / "file").touch()
     logs.to_file(Settings(home=tmp_path / "file" / "home"))
     logging.getLogger("daemon.x").error("lost")
+
+
+def test_what_the_command_line_tells_itself_is_written_to_the_file_only(
+    log_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.to_console("WARNING")
+    logging.getLogger("daemon.test").error("the end", extra=logs.FILE_ONLY)
+    logging.getLogger("daemon.test").error("something else")
+    assert "the end" in log_file.read_text("utf-8")
+    assert capsys.readouterr().err == "ERROR: something else\n"
