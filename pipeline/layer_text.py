@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -39,7 +40,7 @@ def symbol_share(text: str) -> float:
 
 
 def implausible_share(text: str) -> float:
-    """Share of words that no alphabet would write: mixed scripts, no vowel, capitals within. 0 if there are few words."""
+    """Share of words that no alphabet would write: mixed scripts, no vowel, capitals within; 0 for few words."""
     words = [word for word in re.findall(r"[^\W\d_]{4,}", text) if not word.isupper()]
     words = [word for word in words if _script(word[0]) in ("LATIN", "GREEK", "CYRILLIC")]
     if len(words) < _MIN_WORDS:
@@ -56,7 +57,7 @@ def _is_implausible(word: str) -> bool:
     plain = unicodedata.normalize("NFD", lower)
     if not any(char in _VOWELS for char in plain + lower):
         return True
-    changes = sum(a.islower() and b.isupper() for a, b in zip(word, word[1:], strict=False))
+    changes = sum(a.islower() and b.isupper() for a, b in itertools.pairwise(word))
     return changes > 1 or bool(re.search(r"[^aeiouyäöüáéíóúàèìòùâêîôûãõåæøœ]{7}", lower))
 
 
