@@ -285,6 +285,9 @@ class RootWatcher:
                     self._observe(found, now)
         gone = []
         for path in dirty.paths:
+            if self.rules.kind(os.path.basename(path)) is Kind.CLOUD:
+                # Only a scan knows how many there are. Files may be moved to the cloud by the thousand: wait a little.
+                self._next_scan = min(self._next_scan, now + self._poll_s)
             try:
                 found_one = scanner.look(
                     path, self.root, self.rules, follow_symlinks=self.settings.follow_symlinks

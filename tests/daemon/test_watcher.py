@@ -452,6 +452,21 @@ def test_a_file_in_the_cloud_is_waited_for(watch: Watch) -> None:
     assert "waiting: 1 in iCloud" in watch.root()["message"]
 
 
+def test_files_that_go_to_the_cloud_and_come_back_are_noticed_soon(watch: Watch) -> None:
+    watch.tick()
+    stub = watch.folder / ".report.pdf.icloud"
+    stub.write_bytes(b"bplist00")
+    watch.watcher.hints.add(os.fsencode(stub))
+    watch.tick(1.0)
+    watch.tick(watch.watcher.settings.poll_s + 1.0)
+    assert "waiting: 1 in iCloud" in watch.root()["message"]
+    stub.unlink()
+    watch.watcher.hints.add(os.fsencode(stub))
+    watch.tick(1.0)
+    watch.tick(watch.watcher.settings.poll_s + 1.0)
+    assert watch.root()["message"] is None
+
+
 # --- hints -------------------------------------------------------------------------------------------------
 
 
