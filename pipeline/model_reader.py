@@ -153,15 +153,15 @@ class ModelReader:
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
-        drafter = self.drafter if registry.resolve(self.settings.mode) in NEURAL else None
+        drafter = self._drafter_for(draft)
         session = MlxSession(
             self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features),
             taps=drafter.taps if drafter is not None else (),
         )  # fmt: skip
-        proposer = registry.create(
-            self.settings.mode, table if table is not None else NGramTable(), draft,
-            drafter.page(session) if drafter is not None else None,
-        )  # fmt: skip
+        mode, own = self.settings.mode, None
+        if drafter is not None:
+            mode, own = drafter.kind, drafter.page(session)
+        proposer = registry.create(mode, table if table is not None else NGramTable(), draft, own)
         budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
         guard = Guard(self.loaded.tokenizer, budget=budget, independent=independent)
         loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))
@@ -206,6 +206,13 @@ class ModelReader:
             except StopIteration as end:
                 reading: ImageReading = end.value
                 return reading
+
+    def _drafter_for(self, draft: registry.PageDraft | None) -> Drafter | None:
+        """The neural drafter, where it was asked for; with `auto` where there is no reading to draft from."""
+        if self.drafter is None:
+            return None
+        wanted = draft is None if self.settings.mode == registry.AUTO else self.settings.mode in NEURAL
+        return self.drafter if wanted else None
 
     def _draft(self, source: DraftSource, task: Task | None) -> registry.PageDraft:
         stops, usual = self.loaded.stop_ids, getattr(self.loaded.tokenizer, "eos_token_id", None)

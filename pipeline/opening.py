@@ -13,7 +13,7 @@ from pipeline.proposers import registry
 from pipeline.proposers.neural import NEURAL
 from pipeline.reference.draft import DraftLine
 from pipeline.reference.source import ReadyDraft
-from storage.errors import OcrdError
+from storage.errors import ModelError, OcrdError
 from storage.features import FeatureStore
 
 if TYPE_CHECKING:
@@ -33,40 +33,62 @@ def open_reader(settings: Settings, location: ModelLocation) -> ModelReader:
     store = FeatureStore(settings.features_path, settings.features_bytes)
     encoder = vision.VisionEncoder(loaded, fingerprint, store, location.preset.name)
     decoding = DecodeSettings(settings.mode, settings.max_draft, settings.max_tokens or None, settings.verify)
-    drafter = _drafter(settings, loaded)
+    drafter = _drafter(settings, loaded, location)
     measured = calibrate(settings, loaded, fingerprint) if decoding.mode != "none" else None
     reader = ModelReader(loaded, location.preset, encoder, decoding, measured, drafter)
     if settings.calibrate and decoding.mode != "none":
-        verdict = check(settings, reader)
-        if not verdict.ok:
-            reader.switch_off(verdict.reason)
+        _check(settings, reader)
     return reader
 
 
-def _drafter(settings: Settings, loaded: LoadedModel) -> Drafter | None:
-    """The neural drafter that the settings ask for. Raises: as `pipeline.adapter.drafters.load`."""
-    mode = registry.resolve(settings.mode)
+def _check(settings: Settings, reader: ModelReader) -> None:
+    """Switch off what drafts wrongly, or in vain."""
+    mode = reader.settings.mode
+    if mode == registry.AUTO and reader.drafter is not None:
+        verdict = check(settings, reader, reader.drafter.kind)
+        if not verdict.ok:
+            log.warning("the drafter %s is left aside: %s", reader.drafter.kind, verdict.reason)
+            reader.drafter = None
+    verdict = check(settings, reader, mode)
+    if not verdict.ok:
+        reader.switch_off(verdict.reason)
+
+
+def _drafter(settings: Settings, loaded: LoadedModel, location: ModelLocation) -> Drafter | None:
+    """The neural drafter that the settings ask for, else the preset's own: for its mode, and for `auto`.
+
+    Raises: as `pipeline.adapter.drafters.load`.
+    """
+    own = location.preset.drafters
+    mode = next(iter(own), "") if settings.mode == registry.AUTO else settings.mode
     if mode not in NEURAL:
         return None
     from pipeline.adapter import drafters
 
-    return drafters.load(loaded, mode, settings.drafter, trusted=settings.trusted_models)
+    folder = own.get(mode) if settings.mode == registry.AUTO else settings.drafter or own.get(mode)
+    try:
+        return drafters.load(loaded, mode, folder, trusted=settings.trusted_models)
+    except ModelError as error:
+        if settings.mode != registry.AUTO:
+            raise
+        log.warning("%s", error.message)  # of another model in a folder labelled as the preset's
+        return None
 
 
-def _drafter_mark(settings: Settings) -> str:
-    """What tells one drafter's folder from another, or from what it was before."""
-    if settings.drafter is None:
+def _mark(drafter: Drafter | None) -> str:
+    """What tells one drafter from another, or from what its folder held before."""
+    if drafter is None:
         return ""
-    files = sorted(settings.drafter.glob("*"))
-    return repr([str(settings.drafter), *((file.name, file.stat().st_mtime_ns) for file in files)])
+    files = sorted(drafter.folder.glob("*"))
+    return repr([str(drafter.folder), *((file.name, file.stat().st_mtime_ns) for file in files)])
 
 
-def check(settings: Settings, reader: ModelReader) -> Verdict:
+def check(settings: Settings, reader: ModelReader, mode: str) -> Verdict:
     """Whether drafts are right and pay with this model on this machine, tried now if it never was.
 
     Raises: `EngineError`, `OutOfMemoryError` of the model.
     """
-    proposer = registry.resolve(reader.settings.mode)
+    proposer = registry.resolve(mode)
     region = reader.preset.max_region_px
     image = startup_check.picture(reader.preset.text_height_px, region[0] if region else None)
 
@@ -80,9 +102,9 @@ def check(settings: Settings, reader: ModelReader) -> Verdict:
 
     def take() -> Verdict:
         log.info("checking what %s drafts, once on this machine", proposer)
-        return startup_check.check(proposer, lambda: read("none"), lambda: read(reader.settings.mode))
+        return startup_check.check(proposer, lambda: read("none"), lambda: read(mode))
 
-    name = calibration.key(reader.loaded, reader.encoder.fingerprint, proposer + _drafter_mark(settings))
+    name = calibration.key(reader.loaded, reader.encoder.fingerprint, proposer + _mark(reader.drafter))
     return startup_check.load_or_check(settings.calibration_path / f"{name}.check.json", take)
 
 

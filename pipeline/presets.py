@@ -18,6 +18,7 @@ from pipeline.prompts import Prompt
 from storage.errors import SettingsError
 
 TINY_FOLDER = Path(__file__).parent / "models" / "tiny"
+TINY_DRAFTER = Path(__file__).parent / "models" / "tiny-eagle3"
 # In a model's folder: which preset reads with it, and where it was pulled from.
 LABEL = "ocrd.json"
 UNPINNED = "main"  # a branch, not a commit: what it names may change; `ocrd models pull` records what it got
@@ -85,6 +86,7 @@ class Preset:
     ngram_ban: NGramBan | None = None
     processor_options: Mapping[str, Any] = field(default_factory=dict)
     proposer: str = "auto"
+    drafters: Mapping[str, Path] = field(default_factory=dict)  # mode → folder of a drafter trained for the model
     writes_characters: bool = False  # one id a character, though the tokenizer knows longer ones
     text_height_px: int | None = None  # region mode: scale lines to this height of capitals and ascenders
     max_region_px: tuple[int, int] | None = None  # width, height a region may have
@@ -113,7 +115,7 @@ PRESETS: dict[str, Preset] = {
             None, None, {Task.TEXT: prompts.TINY_TEXT}, Task.TEXT, Mode.REGION, Output.TEXT,
             dpi=200, max_pixels=16_000_000, max_tokens=600, licence="MIT (trained by this project)", size_gb=0.02,
             writes_characters=True,
-            text_height_px=20, max_region_px=(504, 560),
+            text_height_px=20, max_region_px=(504, 560), drafters={"eagle3": TINY_DRAFTER},
             note="reads no dense page and nothing but ASCII: see its model card",
         ),
         Preset(

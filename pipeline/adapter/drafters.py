@@ -33,7 +33,7 @@ class Drafter:
     """A drafter in memory, fitted to a model. `taps`: what sessions must capture for it; `width`: ids it drafts."""
 
     kind: str
-    name: str
+    folder: Path
     model: Any
     taps: tuple[int, ...]
     width: int
@@ -54,23 +54,20 @@ def load(loaded: LoadedModel, kind: str, folder: Path | None, *, trusted: Iterab
     Raises: `SettingsError` where a folder must be named, `ModelError` where it cannot be loaded or does not fit,
     `UntrustedModelError` where it brings code.
     """
-    if folder is None:
-        model, name = _bundled(loaded, kind), loaded.checkpoint.folder.name
-    else:
-        model, name = _from_folder(kind, folder, trusted), folder.name
+    model = _bundled(loaded, kind) if folder is None else _from_folder(kind, folder, trusted)
     place = folder or loaded.checkpoint.folder
     taps = _taps(kind, model, loaded)
     if misfits := _misfits(kind, model, taps, loaded):
         raise ModelError(
-            f"the {kind} drafter {name} does not fit the model {loaded.checkpoint.folder.name}: " + "; ".join(misfits),
-            file=place, remedy="take a drafter that was trained for this very model",
+            f"the {kind} drafter {place.name} does not fit the model {loaded.checkpoint.folder.name}: "
+            + "; ".join(misfits), file=place, remedy="take a drafter that was trained for this very model",
         )  # fmt: skip
     if loaded.device == "cpu":
         to_float32(model, None)
     target = _target(loaded)
     model.bind(target)
     mx.eval(model.parameters())
-    return Drafter(kind, name, model, taps, _width(model), target)
+    return Drafter(kind, place, model, taps, _width(model), target)
 
 
 def _bundled(loaded: LoadedModel, kind: str) -> Any:

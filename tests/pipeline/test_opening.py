@@ -17,6 +17,8 @@ pytest.importorskip("mlx.core", reason="mlx has no wheel for this machine")
 from pipeline import opening  # noqa: E402
 from pipeline.model_reader import ModelReader  # noqa: E402
 from pipeline.proposers import corrupt  # noqa: E402
+from pipeline.reference.draft import DraftLine  # noqa: E402
+from pipeline.reference.source import ReadyDraft  # noqa: E402
 from pipeline.schedule import CostSchedule  # noqa: E402
 from tests.pipeline.adapter import random_drafters  # noqa: E402
 from tests.pipeline.test_calibration import MEASURED  # noqa: E402
@@ -83,6 +85,31 @@ def test_a_drafter_named_in_the_settings_drafts_and_changes_nothing(
     assert drafted.drafted > 0
 
 
+def test_where_there_is_no_reading_to_draft_from_auto_takes_the_trained_drafter(settings: Settings) -> None:
+    image = startup_check.picture(20, 504)
+    quiet = replace(settings, calibrate=False, max_tokens=60, max_draft=5)
+    truth = opened(replace(quiet, mode="none")).read(image).outcome
+    reader = opened(replace(quiet, mode="auto"))
+    alone = reader.read(image).outcome
+    assert alone.ids == truth.ids
+    assert alone.passes < truth.passes / 2  # it has learnt something: 3.8 tokens a pass here
+    lines = [DraftLine(line) for line in startup_check.LINES]
+    helped = reader.read(image, reference=lambda _: ReadyDraft(lines)).outcome
+    assert helped.ids == truth.ids
+    assert helped.passes != alone.passes
+
+
+def test_a_drafter_that_fails_the_check_is_left_aside_and_auto_goes_on_without(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(proposer: str, *_: object) -> startup_check.Verdict:
+        return startup_check.Verdict(proposer, "slower" if proposer == "eagle3" else "")
+
+    monkeypatch.setattr(startup_check, "check", check)
+    reader = opened(replace(settings, mode="auto"))
+    assert (reader.drafter, reader.drafts_off, reader.settings.mode) == (None, "", "auto")
+
+
 def test_a_mode_without_its_drafter_is_an_error_before_any_page(settings: Settings) -> None:
     with pytest.raises(SettingsError, match="needs a drafter"):
-        opened(replace(settings, calibrate=False, mode="eagle3"))
+        opened(replace(settings, calibrate=False, mode="dflash"))
