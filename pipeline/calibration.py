@@ -242,7 +242,8 @@ def key(loaded: LoadedModel, fingerprint: str, more: str = "") -> str:
     from importlib.metadata import version
 
     parts = {
-        "format": FORMAT, "more": more, "machine": machine(), "model": fingerprint, "device": loaded.device, "dtype": loaded.dtype,
+        "format": FORMAT, "more": more, "machine": machine(), "model": fingerprint,
+        "device": loaded.device, "dtype": loaded.dtype,
         "quantisation": loaded.checkpoint.config.get("quantization"),
         "mlx": version("mlx"), "mlx-vlm": version("mlx-vlm"),
     }  # fmt: skip
