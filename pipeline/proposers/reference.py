@@ -13,21 +13,14 @@ from dataclasses import replace
 from pipeline.proposers.base import NOTHING, Draft
 from pipeline.proposers.lookup import NGramTable
 from pipeline.reference import priors
-from pipeline.reference.align import Aligner
-from pipeline.reference.boxes import BoxHeads
-from pipeline.reference.cells import CellOrder
 from pipeline.reference.codec import Codec
 from pipeline.reference.confidence import Confidence
-from pipeline.reference.draft import MARKS, DraftText
-from pipeline.reference.formulas import FormulaStyle
-from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.page import DraftedPage
 from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.render import Rendered, Renderer
 from pipeline.reference.scanner import Mark, Mode, OutputScanner
-from pipeline.reference.separators import Separators, border
 from pipeline.reference.skeleton import is_skeleton
 from pipeline.reference.source import DraftSource
-from pipeline.reference.spelling import Spelling
 from pipeline.target import Decision
 from pipeline.text_stream import TextStream
 
@@ -37,7 +30,6 @@ _IN_TABLE, _IN_TEXT = (0.55, 0.28), (0.33, 0.35)
 _MARKUP = 24  # repeated ids in which the end of the mark-up is looked for
 _CHARACTERS = 7  # of text rendered for each id wanted: ids of prose have 4 to 5
 _CONTEXT = 8  # ids kept for tokenising what follows
-_LEARNS = 4  # characters that must agree before a border for its separator to be believed
 
 
 def _content(text: str) -> int:
@@ -51,78 +43,6 @@ def _content(text: str) -> int:
         elif not inside and is_skeleton(char):
             return at
     return len(text)
-
-
-class _Page:
-    """A draft and all that is learned of it."""
-
-    def __init__(self, draft: DraftText, scanner: OutputScanner, grid: PipeGrid, json: bool) -> None:
-        self.draft = draft
-        self.cells = CellOrder()
-        self.aligner = Aligner(draft, self.cells)
-        self.separators = Separators()
-        self.spelling = Spelling()
-        self.heads = BoxHeads(draft, json)
-        self.furniture = FurniturePolicy(draft)
-        self.formulas = FormulaStyle()
-        self.grid = grid
-        self.renderer = Renderer(
-            draft, self.aligner, scanner, self.separators, self.heads, self.cells, self.furniture, self.spelling,
-            self.formulas, grid, json,
-        )  # fmt: skip
-        first = self.furniture.skip(0)
-        if 0 < first < len(draft.lines):
-            self.aligner.move(draft.starts[first])
-        self._line = -1
-
-    def take(self, marks: Sequence[Mark]) -> None:
-        """Align output and learn from it."""
-        for mark, index, sure in self.aligner.follow(marks):
-            if "<" in mark.run:
-                self.separators.see(mark.run)
-            if index >= 0:
-                self._learn_formulas(mark, index)
-            gap = self.draft.gap(index) if index >= 0 else ""
-            if gap == " " and mark.mode is not Mode.TEXT and self.draft.at[index] > 1:
-                at = self.draft.at[index]
-                self.separators.learn_inline(
-                    mark.mode, self.draft.text[at - 2] + self.draft.text[at], mark.run
-                )
-            if mark.run == gap:
-                if gap.strip():
-                    self.spelling.learn(mark.mode, gap, mark.run)
-                self._line = self.draft.line[index] if index >= 0 else self._line
-                continue
-            self._learn(mark, index, sure, gap)
-
-    def _learn_formulas(self, mark: Mark, index: int) -> None:
-        draft, at = self.draft, self.draft.at[index]
-        before = draft.text[at - 1] if at else ""
-        if before == " " and not (mark.math and "$" not in mark.run):
-            word = draft.text[at : at + 12].split(" ", 1)[0]
-            self.formulas.learn_word(word, "$" in mark.run)
-        elif mark.math and not before.isspace():
-            self.formulas.learn_gap(draft.gap(index), mark.run)
-
-    def _learn(self, mark: Mark, index: int, sure: int, gap: str) -> None:
-        line = self.draft.line[index] if index >= 0 else -1
-        begins = index >= 0 and self.draft.starts[line] == index
-        if index < 0:
-            self.heads.learn(mark.run, None)
-            return
-        if begins:
-            self.furniture.went(self._line, line)
-        if self.heads.learn(mark.run, line):
-            pass
-        elif begins:
-            found = border(gap, self.draft.kinds[line]) if index else None
-            if found is not None and (sure >= _LEARNS or self._line + 1 != line):
-                if self._line + 1 != line:
-                    found = found._replace(head="")
-                self.separators.learn(mark.mode, found, mark.run)
-        elif not any(char in MARKS for char in gap) and sure:
-            self.spelling.learn(mark.mode, gap, mark.run)
-        self._line = line
 
 
 class ReferenceProposer:
@@ -146,7 +66,7 @@ class ReferenceProposer:
         self._grid = PipeGrid()
         self._stream = TextStream(codec)
         self._confidence = Confidence(priors.RATES)
-        self._page: _Page | None = None
+        self._page: DraftedPage | None = None
         self._early: list[Mark] = []  # output written before the draft came
         self._ids: list[int] = []
 
@@ -196,16 +116,16 @@ class ReferenceProposer:
             return
         scanner = self._scanner
         if scanner.command:
-            yield from self._tokenised(page.renderer.command(limit * _CHARACTERS), limit, "command")
+            yield from self._tokenised(Renderer(page).command(limit * _CHARACTERS), limit, "command")
             return
         if scanner.in_markup and not self._is_known(page):
             missing = "" if scanner.math else page.separators.unfinished(scanner.run)
             yield from self._tokenised(Rendered(missing, (), False, cut=False), limit, "form")
             return
         need, basis = limit * _CHARACTERS, self._situation(page)
-        found = list(self._tokenised(page.renderer.render(need), limit, basis))
+        found = list(self._tokenised(Renderer(page).render(need), limit, basis))
         if not found and scanner.run and not scanner.in_keys and page.aligner.here < page.draft.size:
-            found = list(self._tokenised(page.renderer.render(need, settled=True), limit, "settled"))
+            found = list(self._tokenised(Renderer(page).render(need, settled=True), limit, "settled"))
         yield from found
 
     def _mixed(self, repeated: Sequence[Draft], limit: int) -> Iterator[Draft]:
@@ -218,7 +138,7 @@ class ReferenceProposer:
         markup = text[: _content(text)] if scanner.in_markup or "<" in text[:end] else text[:end]
         if not markup.strip() or len(markup) == len(text):
             return
-        rendered = page.renderer.after(markup, limit * _CHARACTERS)
+        rendered = Renderer(page).after(markup, limit * _CHARACTERS)
         yield from self._tokenised(rendered, limit, f"mixed {repeated[0].basis}")
 
     def _parted(self, mixed: Draft, repeated: Draft) -> tuple[list[Draft], list[Draft]]:
@@ -250,23 +170,23 @@ class ReferenceProposer:
     def _place(self) -> str:
         return "keys" if self._scanner.in_keys else "markup" if self._scanner.run.strip() else "text"
 
-    def _take_up(self) -> _Page | None:
+    def _take_up(self) -> DraftedPage | None:
         """The page's draft, aligned with what was written before it came."""
         if self._page is None:
             draft = self._source.get()
             if draft is None or not draft.size:
                 return None
-            self._page = _Page(draft, self._scanner, self._grid, self._json)
+            self._page = DraftedPage(draft, self._scanner, self._grid, self._json)
             for at in range(0, len(self._early), 12):
                 self._page.take(self._early[at : at + 12])
             self._early = []
         return self._page
 
-    def _is_known(self, page: _Page) -> bool:
+    def _is_known(self, page: DraftedPage) -> bool:
         """Whether a separator that begins like the mark-up under way was seen before."""
         return page.separators.going_on(self._scanner.mode, None, self._scanner.run) is not None
 
-    def _situation(self, page: _Page) -> str:
+    def _situation(self, page: DraftedPage) -> str:
         """What the draft rests on, as `priors.RATES` names it."""
         scanner, aligner = self._scanner, page.aligner
         if scanner.in_keys:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.reference.align import Aligner
-from pipeline.reference.boxes import BoxHeads
-from pipeline.reference.cells import CellOrder
-from pipeline.reference.draft import Break, DraftText
-from pipeline.reference.formulas import FormulaStyle
-from pipeline.reference.furniture import FurniturePolicy
-from pipeline.reference.pipes import PipeGrid
-from pipeline.reference.scanner import Mode, OutputScanner
-from pipeline.reference.separators import Border, Separators, border
+from pipeline.reference.draft import Break
+from pipeline.reference.gaps import Gaps
+from pipeline.reference.page import DraftedPage
+from pipeline.reference.scanner import Mode
+from pipeline.reference.separators import Border, border
 from pipeline.reference.skeleton import COMMANDS
-from pipeline.reference.spelling import Spelling
-
-_QUOTES = str.maketrans("’‘“”", "''\"\"")
 
 
 class Rendered(NamedTuple):
@@ -34,28 +27,17 @@ NOTHING = Rendered("", (), False)
 class Renderer:
     """Writes a draft on from where the aligner stands."""
 
-    def __init__(
-        self, draft: DraftText, aligner: Aligner, scanner: OutputScanner, separators: Separators,
-        heads: BoxHeads, cells: CellOrder, furniture: FurniturePolicy, spelling: Spelling,
-        formulas: FormulaStyle, grid: PipeGrid, json: bool,
-    ) -> None:  # fmt: skip
-        self._draft = draft
-        self._aligner = aligner
-        self._scanner = scanner
-        self._separators = separators
-        self._heads = heads
-        self._cells = cells
-        self._furniture = furniture
-        self._spelling = spelling
-        self._formulas = formulas
-        self._grid = grid
-        self._json = json
+    def __init__(self, page: DraftedPage) -> None:
+        self._page = page
+        self._draft = page.draft
+        self._scanner = page.scanner
+        self._gaps = Gaps(page)
 
     def after(self, markup: str, need: int) -> Rendered:
         """`markup`, foretold by another source, and then the draft's next characters."""
-        if self._aligner.here >= self._draft.size:
+        if self._page.aligner.here >= self._draft.size:
             return NOTHING
-        rest = _Walk(self, self._aligner.here, need, True).run()
+        rest = _Walk(self._page, self._page.aligner.here, need, True).run()
         shift = len(markup)
         return Rendered(
             markup + rest.text, tuple((at + shift, chance) for at, chance in rest.risks), rest.ended
@@ -63,21 +45,21 @@ class Renderer:
 
     def render(self, need: int, settled: bool = False) -> Rendered:
         """About `need` characters. `settled`: the mark-up that is written is all there is before the next character."""
-        here = self._aligner.here
+        here = self._page.aligner.here
         if here >= self._draft.size:
             open_head = self._scanner.in_keys and self._scanner.run.count("{") > self._scanner.run.count("}")
             if not open_head:
                 return Rendered(self._end(), (), True)
-            head = self._heads.draft(self._scanner.run[self._scanner.key_from :], None)
+            head = self._page.heads.draft(self._scanner.run[self._scanner.key_from :], None)
             return Rendered(head or "", (), False)
-        walk = _Walk(self, here, need, settled)
+        walk = _Walk(self._page, here, need, settled)
         return walk.run()
 
     def _end(self) -> str:
         """What closes the text once the draft is written: an open cell, an open row."""
         run, mode = self._scanner.run, self._scanner.mode
         closing = ""
-        if self._json:
+        if self._page.json:
             run, closing = run[self._scanner.key_from :] if self._scanner.in_keys else run, '"}]'
         elif mode is Mode.PIPE and not run.strip():
             closing = " |"
@@ -85,23 +67,9 @@ class Renderer:
             closing = "</td></tr></table>"
         return closing[len(run) :] if closing.startswith(run) else ""
 
-    # --- parts of a walk -----------------------------------------------------------------------------
-
-    def segment(self, begin: int, end: int, math: bool) -> str:
-        """`draft.text[begin:end]` (no border in it) as the model spells it; `math`: a formula is open."""
-        text = self._draft.text[begin:end]
-        return self.spell(self._formulas.inside(text) if math else self._formulas.outside(text))
-
-    def spell(self, text: str) -> str:
-        """Characters as the model writes them where the scanner stands."""
-        text = self._spelling.apply(text, self._scanner.mode)
-        if self._json:
-            text = text.replace("\\", "\\\\").replace('"', '\\"')
-        return text
-
     def command(self, need: int) -> Rendered:
         """The rest of the LaTeX command under way, if it is the draft's next character, and what follows it."""
-        draft, here = self._draft, self._aligner.here
+        draft, here = self._draft, self._page.aligner.here
         name = COMMANDS.get(draft.chars[here], "") if here < draft.size else ""
         if not name.startswith(self._scanner.command):
             return NOTHING
@@ -109,67 +77,36 @@ class Renderer:
         end = draft.starts[line + 1] if line + 1 < len(draft.starts) else draft.size
         after = draft.text[draft.at[here] + 1 : draft.at[end - 1] + 1]
         return Rendered(
-            name[len(self._scanner.command) :] + self.spell(self._formulas.inside(after))[:need], (), False
+            name[len(self._scanner.command) :] + self._gaps.spell(self._page.formulas.inside(after))[:need],
+            (),
+            False,
         )
-
-    def first_gap(self, gap: str, found: Border | None, run: str) -> tuple[str, float | None]:
-        """What is missing of the gap before the next character, `run` of it being written; and the chance of it."""
-        mode = self._scanner.mode
-        if found is None:
-            return self._inline_gap(gap, run), None
-        if not run:
-            guess = self._separators.guess(mode, found)
-            return guess.text, guess.chance
-        going_on = self._separators.going_on(mode, found, run)
-        if going_on is not None:
-            return going_on.text[len(run) :], going_on.chance
-        guess = self._separators.guess(mode, found)
-        if guess.text.startswith(run):
-            return guess.text[len(run) :], guess.chance
-        if not any(char.isspace() for char in run) and guess.text[:1].isspace() and run[-1] in "*_)$>":
-            return guess.text, 0.6  # emphasis, a formula or a tag was closed; the border is still to come
-        tail = self.spell(found.tail.strip())
-        missing = "" if tail.translate(_QUOTES) in run.translate(_QUOTES) else tail
-        if run[-1] in "#|-•*" and not (run[-1] == "*" and run.endswith("**")):
-            missing = " " + missing
-        return missing, 0.8
-
-    def _inline_gap(self, gap: str, run: str) -> str:
-        written = self.spell(gap)
-        if not run:
-            return written
-        if written.translate(_QUOTES).startswith(run.translate(_QUOTES)):
-            return written[len(run) :]
-        if not any(char.isspace() for char in run) and written[:1] == " " and run[-1] not in "{^_\\<([":
-            return written  # emphasis or a formula was closed
-        bare = written.strip()
-        missing = "" if bare.translate(_QUOTES) in run.translate(_QUOTES) else bare
-        return " " + missing if run[-1] in "#|" else missing
 
 
 class _Walk:
     """One rendering: moves over the draft, line by line."""
 
-    def __init__(self, renderer: Renderer, here: int, need: int, settled: bool) -> None:
-        self.r = renderer
-        self.draft = renderer._draft
+    def __init__(self, page: DraftedPage, here: int, need: int, settled: bool) -> None:
+        self.page = page
+        self.gaps = Gaps(page)
+        self.draft = page.draft
         self.here = here
         self.need = need
         self.settled = settled
         self.parts: list[str] = []
         self.length = 0
         self.risks: list[tuple[int, float]] = []
-        self.column = renderer._cells.column
-        self.row = renderer._cells.row
+        self.column = page.cells.column
+        self.row = page.cells.row
 
     def run(self) -> Rendered:
-        r, draft, here = self.r, self.draft, self.here
-        run, line = r._scanner.run, draft.line[here]
+        page, draft, here = self.page, self.draft, self.here
+        run, line = page.scanner.run, draft.line[here]
         begins = draft.starts[line] == here
-        if r._scanner.in_keys:
+        if page.scanner.in_keys:
             if begins and here:
                 line = self._next_line(draft.line[here - 1])[0] or line
-            head = r._heads.draft(run[r._scanner.key_from :], line)
+            head = page.heads.draft(run[page.scanner.key_from :], line)
             if head is None:
                 return NOTHING
             self._put(head, None)
@@ -179,18 +116,18 @@ class _Walk:
         elif begins and (here or run):
             if not self._enter(draft.line[here - 1] if here else -1, run):
                 return self._done(True)
-        elif not run and r._scanner.mode is not Mode.TEXT and draft.gap(here) == " ":
+        elif not run and page.scanner.mode is not Mode.TEXT and draft.gap(here) == " ":
             self._part_inline(draft.text[draft.at[here] - 2] + draft.text[draft.at[here]], line)
         else:
-            self._put(r.first_gap(draft.gap(here) if here else "", None, run)[0], None)
-        math = r._scanner.math
-        if math and r._formulas.is_spaced and not run and self.parts == [""]:
+            self._put(self.gaps.missing(draft.gap(here) if here else "", None, run)[0], None)
+        math = page.scanner.math
+        if math and page.formulas.is_spaced and not run and self.parts == [""]:
             self.parts[0] = " "
         while self.length < self.need:
             line = draft.line[self.here]
             last = self._last(line)
-            if r._scanner.mode is Mode.TEXT:
-                self._put(r.segment(draft.at[self.here], draft.at[last] + 1, math), None)
+            if page.scanner.mode is Mode.TEXT:
+                self._put(self.gaps.segment(draft.at[self.here], draft.at[last] + 1, math), None)
             else:
                 self._put_cells(draft.text[draft.at[self.here] : draft.at[last] + 1], line)
             math = False
@@ -205,10 +142,10 @@ class _Walk:
         return Rendered("".join(self.parts), tuple(self.risks), ended)
 
     def _trailing(self) -> str:
-        draft, r = self.draft, self.r
+        draft, page = self.draft, self.page
         after = draft.text[draft.at[-1] + 1 :]
-        closing = '"}]' if r._json else " |" if r._scanner.mode is Mode.PIPE else ""
-        return r.spell(after) + closing
+        closing = '"}]' if page.json else " |" if page.scanner.mode is Mode.PIPE else ""
+        return self.gaps.spell(after) + closing
 
     def _put(self, text: str, chance: float | None) -> None:
         if chance is not None:
@@ -223,20 +160,20 @@ class _Walk:
     def _next_line(self, line: int) -> tuple[int | None, str | None]:
         """The line after `line` and the mark before it, as far as tables and furniture change the draft's own."""
         following, mark = line + 1, None
-        mode = self.r._scanner.mode
+        mode = self.page.scanner.mode
         if mode is not Mode.TEXT:
-            predicted, found = self.r._cells.next(line, self.column, self.row)
+            predicted, found = self.page.cells.next(line, self.column, self.row)
             if predicted is not None and 0 <= predicted < len(self.draft.lines):
                 following, mark = predicted, found
             elif following < len(self.draft.lines):
-                parts = self.r._separators.parts_cells(mode, self.draft.lines[following].before)
+                parts = self.page.separators.parts_cells(mode, self.draft.lines[following].before)
                 mark = (found or Break.CELL) if parts else Break.WRAP
-        following = self.r._furniture.skip(following)
+        following = self.page.furniture.skip(following)
         return (following if following < len(self.draft.lines) else None), mark
 
     def _enter(self, line: int, run: str) -> bool:
         """Write the border after `line` (-1: before the first) and stand at the next; False: there is none."""
-        draft, r = self.draft, self.r
+        draft, page = self.draft, self.page
         following, mark = self._next_line(line)
         if following is None:
             return False
@@ -252,15 +189,15 @@ class _Walk:
             own = draft.lines[following].before if following == line + 1 else Break.PARAGRAPH
             found = Border(head.head, mark or own, tail.tail if tail else "", draft.kinds[following])
         if (
-            r._json
+            page.json
             and not run
-            and r._scanner.mode is Mode.TEXT
+            and page.scanner.mode is Mode.TEXT
             and found.mark == Break.PARAGRAPH
-            and r._heads.known
+            and page.heads.known
         ):
             return self._close_cell(following)
-        text, chance = r.first_gap("", found, run)
-        if r._scanner.mode is Mode.PIPE and found.mark in (Break.CELL, Break.ROW) and not r._json:
+        text, chance = self.gaps.missing("", found, run)
+        if page.scanner.mode is Mode.PIPE and found.mark in (Break.CELL, Break.ROW) and not page.json:
             text = self._barred(text, run, found.mark)
         self._put(text, chance)
         self._count(found.mark)
@@ -270,20 +207,20 @@ class _Walk:
     def _put_cells(self, text: str, line: int) -> None:
         """Text of a table's line: its spaces may part cells."""
         before = ""
-        for word in self.r.spell(text).split(" "):
+        for word in self.gaps.spell(text).split(" "):
             if before and word:
                 self._part_inline(before[-1] + word[0], line)
             self._put(word, None)
             before = word
 
     def _part_inline(self, pair: str, line: int) -> None:
-        r, mode = self.r, self.r._scanner.mode
-        if not r._separators.parts_inline(mode, pair):
+        page, mode = self.page, self.page.scanner.mode
+        if not page.separators.parts_inline(mode, pair):
             self._put(" ", None)
             return
-        mark = r._cells.next(line, self.column, self.row)[1] or Break.CELL
-        text, chance = r._separators.guess(mode, Border("", mark, "", ""))
-        if mode is Mode.PIPE and not r._json:
+        mark = page.cells.next(line, self.column, self.row)[1] or Break.CELL
+        text, chance = page.separators.guess(mode, Border("", mark, "", ""))
+        if mode is Mode.PIPE and not page.json:
             text = self._barred(text, "", mark)
         self._put(text, chance)
         self._count(mark)
@@ -296,7 +233,7 @@ class _Walk:
 
     def _barred(self, usual: str, run: str, mark: str) -> str:
         """The border of a Markdown cell: spaces up to the bar of the rows above, and the rule under a header."""
-        grid = self.r._grid
+        grid = self.page.grid
         row = (grid.line + "".join(self.parts)).rsplit("\n", 1)[-1]
         if "\n" in run and grid.wants_rule:
             rest = grid.rule() + "\n| "
@@ -309,8 +246,8 @@ class _Walk:
         return " " * missing + ("| " if mark == Break.CELL else "|\n| ")
 
     def _close_cell(self, following: int) -> bool:
-        head = self.r._heads.draft("", following)
-        self._put(head or self.r._heads.close(), 0.8)
+        head = self.page.heads.draft("", following)
+        self._put(head or self.page.heads.close(), 0.8)
         self.here = self.draft.starts[following]
         if head is None:
             self.need = 0
