@@ -86,7 +86,9 @@ class Preset:
     ngram_ban: NGramBan | None = None
     processor_options: Mapping[str, Any] = field(default_factory=dict)
     proposer: str = "auto"
-    drafters: Mapping[str, Path] = field(default_factory=dict)  # mode → folder of a drafter trained for the model
+    drafters: Mapping[str, Path] = field(
+        default_factory=dict
+    )  # mode → folder of a drafter trained for the model
     writes_characters: bool = False  # one id a character, though the tokenizer knows longer ones
     text_height_px: int | None = None  # region mode: scale lines to this height of capitals and ascenders
     max_region_px: tuple[int, int] | None = None  # width, height a region may have
