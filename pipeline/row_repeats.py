@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.periods import PeriodTracker
-from pipeline.repeats import COPIES, ROW_COPIES, allowed, judge
+from pipeline.repeats import COPIES, PAGE_LINES, ROW_COPIES, allowed, judge
 
 LONGEST = 64  # rows of a unit
 _END = re.compile(r'</tr\s*>|\\n(?![a-z])|\n|"\s*\}', re.IGNORECASE)
@@ -79,6 +79,8 @@ class RowRepeats:
         text = "".join(list(self._rows)[-period:])
         # Only the words are equal here, so a page may well hold some: never as few as a text that repeats itself.
         copies = max(judge(text).copies, -(-ROW_COPIES // period), allowed(self._confirmed(text)))
+        if not any(map(str.isalnum, text)):  # empty rows, pictures: a page may be full of them
+            copies = max(copies, -(-PAGE_LINES // period))
         run = self._periods.run(period)
         if run < (copies - 1) * period:
             self._periods.set_due(period, (copies - 1) * period)
