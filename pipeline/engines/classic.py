@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pipeline.engines import leftover
+from pipeline.engines import leftover, tessdata
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.fusion import MIN_SCORE, fuse, with_words
 from pipeline.engines.lines import make_line, mean_confidence
@@ -78,6 +78,8 @@ _ALONE = frozenset("aeouy")  # words of one letter that carry an accent in other
 _MOST = 0.7  # of a line's width: beyond that all of it is read again
 _GARBAGE = 0.35  # lines below this that RapidOCR cannot read either are no text
 _GARBAGE_SHORT, _SHORT = 0.7, 3  # few characters are easily seen in anything
+_ONE_COLUMN = 4  # tesserocr.PSM.SINGLE_COLUMN
+_LITTLE = 20.0  # a reading of fewer sure characters than this is hardly one
 _LOOK_PX = 736  # long side the detector sees when it looks for missed text
 _MISSED = 0.6  # a detected line whose width words cover less than this was missed (read lines: 0.69 and more)
 _PAD = 0.15  # of its height, around a line's box, for the recogniser
@@ -91,6 +93,8 @@ class ClassicEngine:
     def __init__(self, settings: Settings) -> None:
         self._tesseract = TesseractEngine(settings)
         self._rapid = RapidReader()
+        self._settings = settings
+        self._others: dict[str, TesseractEngine] = {}  # language → an engine for pages in its script
         self._only_english = tuple(settings.languages) == ("eng",)
 
     def version(self) -> str:
@@ -117,15 +121,40 @@ class ClassicEngine:
 
     def close(self) -> None:
         """Free both libraries' memory."""
-        self._tesseract.close()
+        for engine in (self._tesseract, *self._others.values()):
+            engine.close()
         self._rapid.close()
 
     def _whole_page(self, found: UprightReading) -> Sequence[Line]:
-        """RapidOCR's reading of the page if it has more to say, else Tesseract's without what nobody can read."""
+        """The reading that has most to say: RapidOCR's, or Tesseract's with installed data for the page's script; else
+        Tesseract's first one without what nobody can read."""
         lines = [] if found.script in UNKNOWN_SCRIPTS else read_lines(self._rapid, found.image)
+        if weight(lines) < _LITTLE:
+            others = self._in_other_scripts(found)
+            lines = lines if weight(lines) >= weight(others) else list(others)
         if weight(lines) > weight(found.text.lines):
             return lines
         return [line for line in found.text.lines if not _is_garbage(line)]
+
+    def _in_other_scripts(self, found: UprightReading) -> Sequence[Line]:
+        """The page by Tesseract in languages that are installed though not asked for: that of the page's script, or,
+        where too little is printed to tell the script, the one that makes most of it."""
+        known = tessdata.LANGUAGE_OF_SCRIPT
+        codes = set(known.values()) if found.script is None else {known.get(found.script, "")}
+        wanted = sorted(code for code in codes if self._tesseract.has_data(code))
+        readings = [
+            self._read_in(code, found.image) for code in wanted if code not in self._tesseract.languages
+        ]
+        believed = [lines for lines in readings if (mean_confidence(lines) or 0.0) >= DOUBTFUL]
+        return max(believed, key=weight, default=())
+
+    def _read_in(self, code: str, page: PageImage) -> Sequence[Line]:
+        if code not in self._others:
+            # As one column: what brings us here is mostly sparse, and finding blocks in it fails (Hangul: nothing).
+            only = replace(self._settings, languages=(code,))
+            self._others[code] = TesseractEngine(only, psm=_ONE_COLUMN)
+        reading = self._others[code].read(page)
+        return reading.lines.lines if reading.lines is not None and reading.frame is None else ()
 
     def _doubtful(self, page: PageImage, lines: Sequence[Line]) -> list[Line]:
         """The lines, those with a doubtful word read again."""

@@ -19,6 +19,19 @@ _USUAL = (
     "/opt/local/share/tessdata",
     "/usr/share/tessdata",
 )
+# Script, as Tesseract's orientation model names it → the language most often written in it.
+LANGUAGE_OF_SCRIPT = {
+    "Hangul": "kor",
+    "Korean": "kor",
+    "Arabic": "ara",
+    "Hebrew": "heb",
+    "Cyrillic": "rus",
+    "Greek": "ell",
+    "Thai": "tha",
+    "Devanagari": "hin",
+    "Bengali": "ben",
+    "Tamil": "tam",
+}
 _DEBIAN = "/usr/share/tesseract-ocr"  # …/5/tessdata
 
 

@@ -13,7 +13,7 @@ from pipeline.engines import orientation, tessdata
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.bullets import with_bullet
 from pipeline.engines.frame import Frame
-from pipeline.engines.lines import is_spaceless, make_line, mean_confidence
+from pipeline.engines.lines import is_spaceless, join_syllables, make_line, mean_confidence
 from storage.errors import EngineError, EngineUnavailableError
 from storage.records import Box, Direction, Line, PageText, PageWarning, Word
 
@@ -53,7 +53,8 @@ class TesseractEngine:
 
     name = "tesseract"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, psm: int | None = None) -> None:
+        self._psm = psm  # how Tesseract looks for text; None: it finds columns and blocks itself
         self.languages = settings.languages or ("eng",)
         self._places = tessdata.folders([settings.tessdata, settings.home / "tessdata"], os.environ)
         self._turns = orientation.TurnDetector(self._places)
@@ -66,6 +67,10 @@ class TesseractEngine:
         except ImportError:
             return "tesseract (not installed)"
         return f"{tesserocr.tesseract_version().splitlines()[0]} ({'+'.join(self.languages)})"
+
+    def has_data(self, language: str) -> bool:
+        """Whether data for a language are found, asked for or not."""
+        return language in tessdata.available(self._places)
 
     def read(self, page: PageImage, *, hint: Sequence[Line] = ()) -> EngineReading:
         """The page's lines. Raises: `EngineUnavailableError` (no library or data), `EngineError`."""
@@ -130,7 +135,7 @@ class TesseractEngine:
 
     def _start(self) -> Any:
         if self._api is None:
-            self._api = start(self.languages, self._places)
+            self._api = start(self.languages, self._places, psm=self._psm)
         return self._api
 
     def close(self) -> None:
@@ -198,7 +203,7 @@ class _OpenLine:
 
 def _lines(api: Any, page: PageImage) -> Iterator[Line]:
     for found in _open_lines(api, page):
-        words = [word for word in found.words if not _is_speck(word)]
+        words = join_syllables([word for word in found.words if not _is_speck(word)])
         if not words:
             continue
         line = make_line(

@@ -79,3 +79,11 @@ def page(loaded: LoadedModel) -> Page:
 @pytest.fixture(scope="session")
 def other_page(loaded: LoadedModel) -> Page:
     return make_page(loaded, 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drafters over every architecture belong to the slow suite; the plain one has a plain and an M-RoPE model."""
+    for item in items:
+        architecture = getattr(item, "callspec", None) and item.callspec.params.get("loaded")  # type: ignore[attr-defined]
+        if item.path.name == "test_drafters.py" and architecture not in (None, "dots_ocr", "glm_ocr"):
+            item.add_marker(pytest.mark.slow)

@@ -1,8 +1,11 @@
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from pipeline.cer import character_error_rate
+from pipeline.document import DocumentReader
+from pipeline.engines import tessdata
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.classic import ClassicEngine, doubt, doubtful_part, is_other_language, reread
 from pipeline.engines.lines import make_line
@@ -11,7 +14,7 @@ from pipeline.structure import structure
 from storage.records import Box, Direction, Line, Word
 from storage.settings import Settings
 
-from .conftest import drawn
+from .conftest import CORPUS, drawn
 
 TruePage = Callable[[str], tuple[PageImage, str]]
 BOX = (0.0, 0.0, 10.0, 10.0)
@@ -169,3 +172,15 @@ def test_a_second_reading_that_is_no_better_changes_nothing() -> None:
 def test_a_text_without_the_commonest_words_is_no_english(text: str, other: bool) -> None:
     line = make_line(tuple(Word(word, (0, 0, 1, 1), 0.9) for word in text.split()))
     assert is_other_language([line]) is other
+
+
+@pytest.mark.skipif(
+    "kor" not in tessdata.available(tessdata.folders()), reason="Tesseract's `kor` data are not installed"
+)
+def test_data_for_the_script_of_a_page_are_used_unasked(tmp_path: Path) -> None:
+    page = CORPUS / "files" / "G_cjk_image.pdf"
+    if not page.is_file():
+        pytest.skip(f"the corpus is not here: {page}")
+    settings = Settings(tmp_path)
+    with DocumentReader(page, settings, ClassicEngine(settings)) as reader:
+        assert "모든 인간은 태어날 때부터" in reader.read_page(3).text

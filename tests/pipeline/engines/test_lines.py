@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.engines.lines import is_spaceless, join_words, make_line, mean_confidence, spread
+from pipeline.engines.lines import (
+    is_spaceless,
+    join_syllables,
+    join_words,
+    make_line,
+    mean_confidence,
+    spread,
+)
 from storage.records import Direction, Word
 
 BOX = (10.0, 20.0, 110.0, 30.0)
@@ -57,3 +64,11 @@ def test_scripts_without_spaces_are_told_by_the_majority_of_letters() -> None:
     assert is_spaceless("日本語の OCR")
     assert not is_spaceless("the word 日本")
     assert not is_spaceless("123 …")
+
+
+def test_hangul_syllables_are_put_together_and_words_are_not():
+    places = [("모", 0), ("든", 10), ("인", 25), ("간", 33), ("은", 43), ("OK", 54)]
+    words = [Word(text, (x, 0, x + 10, 12), 0.9) for text, x in places]
+    assert [word.text for word in join_syllables(words)] == ["모든", "인간은", "OK"]
+    latin = [Word("a", (0, 0, 5, 12)), Word("b", (6, 0, 11, 12))]
+    assert join_syllables(latin) == latin
