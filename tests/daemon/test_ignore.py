@@ -46,13 +46,13 @@ def test_bytes_that_are_no_text_are_judged_like_any_name() -> None:
     "folder", [b".git", b"@eaDir", b".stversions", b"$RECYCLE.BIN", b"P.photoslibrary", b"x.pdf.download"]
 )
 def test_folders_of_programs_are_not_entered(folder: bytes) -> None:
-    assert RULES.skips_folder(b"/root/" + folder)
+    assert RULES.skips_folder(b"/scans/" + folder)
 
 
 def test_our_own_folders_are_not_entered() -> None:
-    rules = IgnoreRules(folders=frozenset((b"/root/out",)))
-    assert rules.skips_folder(b"/root/out")
-    assert not rules.skips_folder(b"/root/other/out")
+    rules = IgnoreRules(folders=frozenset((b"/scans/out",)))
+    assert rules.skips_folder(b"/scans/out")
+    assert not rules.skips_folder(b"/scans/other/out")
 
 
 def test_patterns_match_names_and_with_a_slash_paths_below_the_root() -> None:
@@ -60,7 +60,7 @@ def test_patterns_match_names_and_with_a_slash_paths_below_the_root() -> None:
     assert rules.kind(b"Draft 1.pdf") is Kind.IGNORED
     assert rules.kind(b"x.pdf", b"old") is Kind.IGNORED
     assert rules.kind(b"x.pdf", b"new") is Kind.DOCUMENT
-    assert rules.skips_folder(b"/root/private")
+    assert rules.skips_folder(b"/scans/private")
 
 
 @given(st.binary(min_size=1, max_size=60))
