@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline import pdf_bytes
+from pipeline.pdfium_lock import in_pdfium
 from pipeline.source import PDFIUM_HEADER_BYTES, ClosedAtExit
 from storage.errors import (
     CorruptError,
@@ -52,6 +53,7 @@ class PdfPage(ClosedAtExit):
         """Never called: a PDF page is rendered, not decoded."""
         raise TypeError("a PDF page is rendered, not decoded")
 
+    @in_pdfium
     def close(self) -> None:
         """Close the page handle and what was loaded from it."""
         if self.pdf is not None:
@@ -62,6 +64,7 @@ class PdfPage(ClosedAtExit):
 class PdfSource(ClosedAtExit):
     """An open PDF; see `pipeline.source.Source`."""
 
+    @in_pdfium
     def __init__(self, path: Path, *, passwords: Sequence[str] = (), header_at: int = 0) -> None:
         self._path = path
         self._file: _Tail | None = None
@@ -74,6 +77,7 @@ class PdfSource(ClosedAtExit):
             self.close()
             raise
 
+    @in_pdfium
     def page(self, number: int) -> PdfPage:
         """Open page `number`, from 1. Raises: `CorruptError` when PDFium cannot load it."""
         import pypdfium2
@@ -87,6 +91,7 @@ class PdfSource(ClosedAtExit):
         label = self.info.labels[number - 1] if self.info.labels else None
         return PdfPage(page, number, label, self._path)
 
+    @in_pdfium
     def close(self) -> None:
         """Close the document and the file behind it."""
         if self._pdf is not None:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engines.base import PageImage
+from pipeline.pdfium_lock import in_pdfium
 from storage.errors import CorruptError, TooLargeError
 from storage.records import PageWarning
 
@@ -68,6 +69,7 @@ def _extent(page: SourcePage) -> str:
     return f"the page is {page.width_pt / 72:.0f} x {page.height_pt / 72:.0f} inches"
 
 
+@in_pdfium
 def _draw(page: SourcePage, width: int, height: int) -> Image.Image:
     """The PDF page as a viewer shows it: annotations and filled form fields included; RGB."""
     import pypdfium2

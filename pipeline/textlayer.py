@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipeline.pdfium_lock import in_pdfium
 from storage.records import Box, LayerVerdict, PageText
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class TextLayer:
     reason: str  # in plain words, for the page's row and the sidecar
 
 
+@in_pdfium
 def read_text_layer(page: SourcePage, *, sample_reader: SampleReader | None = None) -> TextLayer:
     """Lines, rules, pictures and links of a page and whether they can stand for it.
 

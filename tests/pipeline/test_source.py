@@ -779,3 +779,34 @@ def test_a_file_that_cannot_be_opened_is_let_go_at_once(tmp_path: Path) -> None:
         open_source(path)
     assert len(list(Path("/dev/fd").iterdir())) == len(before)
     assert caught.value.file == path  # alive until here, with all its frames
+
+
+def test_threads_of_one_process_do_not_meet_in_pdfium() -> None:
+    """They would crash it, or worse: leave it losing streams of every file opened after them, without a word."""
+    script = """
+import sys, threading, time
+from pathlib import Path
+from pipeline.document import DocumentReader
+from storage.settings import Settings
+
+def read():
+    settings = Settings(Path("/nowhere"), text_layer="auto")
+    with DocumentReader(Path("samples/paper.pdf"), settings, None) as reader:
+        return reader.prepare(1).layer.text
+
+until = time.monotonic() + 1.5
+different = []
+alone = read()
+
+def work():
+    while time.monotonic() < until and not different:
+        if read() != alone:
+            different.append(1)
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(different))
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (out.returncode, out.stdout.strip()) == (0, "0"), out.stderr
