@@ -73,15 +73,16 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def open_readonly(path: Path) -> sqlite3.Connection:
+def open_readonly(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
     """The database at `path` for reading only; nothing is created or changed.
 
+    `any_thread`: the connection may be handed from one thread to another (never used by two at once).
     Raises: `DatabaseError` when there is none, or it is damaged, foreign or of another version.
     """
     if not path.is_file():
         raise DatabaseError("there is no database yet", file=path, remedy=_NONE)
     with _explained(path):
-        conn = _connect(path.absolute().as_uri() + "?mode=ro")
+        conn = _connect(path.absolute().as_uri() + "?mode=ro", any_thread=any_thread)
         try:
             if pending := _pending(conn, path):
                 raise DatabaseError(
@@ -143,8 +144,14 @@ def _explained(path: Path | None) -> Iterator[None]:
         raise
 
 
-def _connect(uri: str) -> sqlite3.Connection:
-    conn = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
+def _connect(uri: str, *, any_thread: bool = False) -> sqlite3.Connection:
+    conn = sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=not any_thread,
+    )
     conn.row_factory = sqlite3.Row
     return conn
 

@@ -1,0 +1,49 @@
+"""The application: routers, guards and state put together for one home."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from daemon.server import chat, events, failures, library_api, metrics, pages
+from daemon.server.database import Library
+
+if TYPE_CHECKING:
+    from storage.settings import Settings
+
+STATIC = Path(__file__).with_name("static")
+
+
+def create_app(
+    settings: Settings, *, token: str | None = None, hosts: Sequence[str] = (), asks: Any = None
+) -> FastAPI:
+    """The application for the home of `settings`.
+
+    `token`: what every request must show (None: nothing); `hosts`: names it is reached by besides localhost;
+    `asks`: who reads for `/v1/chat/completions` (None: nobody does, it answers 503).
+    `app.state` has `settings`, `library` (connections) and `asks`.
+    """
+    library = Library(settings.database_path)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            library.close()
+
+    # No pages of Swagger or ReDoc: they would load scripts from elsewhere.
+    app = FastAPI(title="ocrd", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.settings = settings
+    app.state.library = library
+    app.state.asks = asks
+    for part in (chat, library_api, events, metrics, pages):
+        app.include_router(part.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    failures.install(app)
+    return app

@@ -1,0 +1,128 @@
+"""What a failure becomes over HTTP: a status, and one JSON shape that OpenAI's clients understand.
+
+{"error": {"message": …, "type": …, "param": …, "code": …, "remedy": …}}
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from storage.database import explain
+from storage.errors import ExitCode, OcrdError, from_os_error
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI, Request, Response
+
+log = logging.getLogger(__name__)
+
+# What the client got wrong is 4xx, what may pass by itself 503, what a person must mend here 500.
+_STATUS = {
+    ExitCode.SETTINGS: 400,
+    ExitCode.PASSWORD: 400,
+    ExitCode.BAD_INPUT: 400,
+    ExitCode.TOO_LARGE: 413,
+    ExitCode.UNSUPPORTED: 415,
+    ExitCode.STORAGE: 503,
+    ExitCode.ENGINE: 503,
+    ExitCode.BUSY: 409,
+    ExitCode.DATABASE: 503,
+}
+_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class Refused(Exception):
+    """A request that is not served, and how that is told. Raise it from any endpoint."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        remedy: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.remedy = remedy
+        self.headers = dict(headers or {})
+
+
+def refusal(error: Exception) -> Refused:
+    """Any exception as what the client is told. Unexpected ones are logged with their traceback and told without."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, OSError):
+        error = from_os_error(error)
+    if isinstance(error, sqlite3.Error):
+        error = explain(error) or error
+    if isinstance(error, OcrdError):
+        return Refused(_STATUS.get(error.exit_code, 500), error.message, code=error.code, remedy=error.remedy)
+    if isinstance(error, HTTPException):
+        code = str(error.detail) if " " not in str(error.detail) else "http"
+        return Refused(
+            error.status_code, str(error.detail), code=code.lower() or "http", headers=error.headers
+        )
+    log.error("unexpected failure while serving", exc_info=error)
+    return Refused(500, f"unexpected failure ({type(error).__name__})", code="internal")
+
+
+def body(told: Refused) -> dict[str, object]:
+    """The JSON of a failure."""
+    kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "server_error")
+    return {
+        "error": {
+            "message": told.message,
+            "type": kind,
+            "param": told.param,
+            "code": told.code,
+            "remedy": told.remedy,
+        }
+    }
+
+
+def respond(told: Refused) -> Response:
+    """The answer that tells of a failure."""
+    return JSONResponse(body(told), told.status, told.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Have every failure told in the one shape; pages for people tell it their own way (`pages.error_page`)."""
+
+    async def tell(request: Request, error: Exception) -> Response:
+        from daemon.server import pages
+
+        told = refusal(error)
+        if wants_html(request):
+            return pages.error_page(request, told)
+        return respond(told)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first.get("loc", ())[1:]) or None
+        return await tell(
+            request, Refused(422, f"{where or 'body'}: {first.get('msg', '')}", code="invalid", param=where)
+        )
+
+    app.add_exception_handler(RequestValidationError, invalid)
+    for kind in (Refused, OcrdError, sqlite3.Error, OSError, HTTPException, Exception):
+        app.add_exception_handler(kind, tell)
+
+
+def wants_html(request: Request) -> bool:
+    """Whether a person's browser asks for a page."""
+    if request.url.path.startswith(("/api/", "/v1/", "/metrics", "/openapi")):
+        return False
+    return "text/html" in request.headers.get("accept", "")
