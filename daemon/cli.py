@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import bench, cache, caring, control, finding, models, reading, service
+from daemon.commands import bench, cache, caring, control, convert, finding, models, reading, service
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -78,6 +78,7 @@ models.add_to(app)
 cache.add_to(app)
 bench.add_to(app)
 service.add_to(app)
+convert.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
