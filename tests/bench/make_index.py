@@ -3,7 +3,8 @@
     python tests/bench/make_index.py HOME --pages 100000 [--words 300] [--cjk 0.1] [--seed 1]
 
 Words follow Zipf's law over a made-up vocabulary; a share of the pages is CJK text. Ten pages to a document, five
-blocks to a page, every page done. The database goes to HOME/ocrd.db.
+blocks to a page, every page done, one every ten seconds until now; one document in four has a text layer, one in seven
+was read by a model. The database goes to HOME/ocrd.db.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from storage.names import name_key
 
 PAGES_PER_DOCUMENT = 10
 BLOCKS_PER_PAGE = 5
+SECONDS_PER_PAGE = 10.0
 VOCABULARY = 60_000
 CHARACTERS = 3_000
 _ONSETS = [
@@ -100,8 +102,8 @@ def fill(conn: sqlite3.Connection, texts: Iterator[str], pages: int, now: float)
     for i, text in enumerate(texts):
         document, page = i // PAGES_PER_DOCUMENT + 1, i % PAGES_PER_DOCUMENT + 1
         if page == 1:
-            _add_document(conn, document, min(PAGES_PER_DOCUMENT, pages - i), now)
-        _add_page(conn, i + 1, document, page, text, now)
+            _add_document(conn, document, min(PAGES_PER_DOCUMENT, pages - i), now - (pages - i) * SECONDS_PER_PAGE)
+        _add_page(conn, i + 1, document, page, text, now - (pages - i) * SECONDS_PER_PAGE)
         if i % 1000 == 999:
             conn.execute("COMMIT")
             conn.execute("BEGIN")
@@ -130,10 +132,12 @@ def _add_page(
         "INSERT INTO page_jobs (document_id, page, state, attempts, finished_at) VALUES (?, ?, 'done', 1, ?)",
         (document, page, now),
     )
+    engine = None if document % 4 == 0 else "vlm" if document % 7 == 0 else "classic"
+    source, layer = ("engine", "absent") if engine else ("text-layer", "good")
     conn.execute(
-        "INSERT INTO pages (id, document_id, page, text, markdown, source, layer, stop_reason, width_pt, height_pt, "
-        "read_at) VALUES (?, ?, ?, ?, ?, 'engine', 'absent', 'complete', 595, 842, ?)",
-        (page_id, document, page, text, text, now),
+        "INSERT INTO pages (id, document_id, page, text, markdown, source, engine, layer, stop_reason, width_pt, "
+        "height_pt, read_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'complete', 595, 842, ?)",
+        (page_id, document, page, text, text, source, engine, layer, now),
     )
     conn.executemany(
         'INSERT INTO blocks (page_id, position, category, "left", top, "right", bottom, text, markdown) '
