@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import bench, cache, caring, control, convert, finding, models, reading, service
+from daemon.commands import bench, cache, caring, control, convert, finding, mcp, models, reading, service
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -72,6 +72,7 @@ for command in (
     control.config,
     caring.verify,
     caring.doctor,
+    mcp.mcp,
 ):
     app.command()(command)
 models.add_to(app)

@@ -315,6 +315,15 @@ class DamagedError(DatabaseError):
     default_remedy = "run `ocrd batch` or `ocrd watch`: the last backup is put in its place"
 
 
+class UnknownReferenceError(OcrdError):
+    """A reference to a page leads to nothing that was read."""
+
+    code = "unknown_reference"
+    exit_code = ExitCode.NO_MATCH
+    fault = Fault.FINAL
+    default_remedy = "take a reference from `search` or `list_documents`"
+
+
 def error_classes() -> list[type[OcrdError]]:
     """All error classes, base first; what the reference table is made from."""
     found: list[type[OcrdError]] = [OcrdError]

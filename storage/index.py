@@ -70,7 +70,7 @@ def search(
     """
     parsed = parse(query)
     limit = max(0, limit)
-    files = _file_filter(path, since, name)
+    files = file_filter(path, since, name)
     if parsed.terms:
         return _search_pages(conn, parsed, files, limit, marks)
     return _search_names(conn, files, limit) if name and not query.strip() else []
@@ -78,11 +78,12 @@ def search(
 
 # --- filters -----------------------------------------------------------------------------------------------
 
-_Filter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
+FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
 
 
-def _file_filter(path: str | None, since: float | None, name: str | None) -> _Filter | None:
-    clauses: list[_Filter] = []
+def file_filter(path: str | None, since: float | None, name: str | None) -> FileFilter | None:
+    """The condition that `search` puts on files; None where it puts none."""
+    clauses: list[FileFilter] = []
     if path:
         clauses.append(_path_filter(path))
     if since is not None:
@@ -96,7 +97,7 @@ def _file_filter(path: str | None, since: float | None, name: str | None) -> _Fi
     return " AND ".join(sql for sql, _ in clauses), [value for _, values in clauses for value in values]
 
 
-def _path_filter(path: str) -> _Filter:
+def _path_filter(path: str) -> FileFilter:
     path = _readable(path)
     if any(c in path for c in "*?["):
         patterns = [path if path.startswith(("/", "*")) else f"*/{path}"]
@@ -124,7 +125,7 @@ def _readable(text: str) -> str:
 
 
 def _search_pages(
-    conn: sqlite3.Connection, query: Query, files: _Filter | None, limit: int, marks: tuple[str, str]
+    conn: sqlite3.Connection, query: Query, files: FileFilter | None, limit: int, marks: tuple[str, str]
 ) -> list[Hit]:
     finder = snippet.Finder(query.terms)
     hits: list[Hit] = []
@@ -140,7 +141,7 @@ def _search_pages(
 
 
 def _rank(
-    conn: sqlite3.Connection, query: Query, files: _Filter | None, wanted: int
+    conn: sqlite3.Connection, query: Query, files: FileFilter | None, wanted: int
 ) -> list[tuple[int, float]]:
     """(page id, score) of the best pages, best first."""
     words = query.words_match
@@ -155,7 +156,7 @@ def _rank(
 
 
 def _rank_in(
-    conn: sqlite3.Connection, table: str, match: str, files: _Filter | None, wanted: int
+    conn: sqlite3.Connection, table: str, match: str, files: FileFilter | None, wanted: int
 ) -> list[tuple[int, float]]:
     allowed = ""
     values: list[object] = []
@@ -252,7 +253,7 @@ def _boxes(conn: sqlite3.Connection, page_id: int, finder: snippet.Finder) -> tu
 # --- file names --------------------------------------------------------------------------------------------
 
 
-def _search_names(conn: sqlite3.Connection, files: _Filter | None, limit: int) -> list[Hit]:
+def _search_names(conn: sqlite3.Connection, files: FileFilter | None, limit: int) -> list[Hit]:
     condition, values = files or ("1", [])
     rows = conn.execute(
         f"""SELECT f.path, f.missing_since, f.document_id, p.id, p.text
