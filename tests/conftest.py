@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import sqlite3
@@ -40,6 +41,19 @@ def _names_taken() -> Iterator[None]:
         if sys.platform == "darwin" and error.errno == errno.EILSEQ:
             pytest.skip("this file system takes no names that are not UTF-8")
         raise
+
+
+@pytest.fixture(autouse=True)
+def _logs_end_with_their_test() -> Iterator[None]:
+    """Commands run in this process log to streams and files that are gone after the test."""
+    loggers = [logging.getLogger(name) for name in ("daemon", "pipeline", "storage")]
+    before = [(logger, list(logger.handlers), logger.level) for logger in loggers]
+    yield
+    for logger, handlers, level in before:
+        for handler in [one for one in logger.handlers if one not in handlers]:
+            logger.removeHandler(handler)
+            handler.close()
+        logger.setLevel(level)
 
 
 class Clock:

@@ -194,7 +194,7 @@ def test_the_tree_in_the_readme_names_what_is_there() -> None:
 def test_the_commands_of_the_first_screen_are_those_ci_runs() -> None:
     first_screen = "\n".join(README.splitlines()[:40])
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    for command in ("uv run ocrd batch samples", "uv run pytest"):
+    for command in ("uv run ocrd batch samples", "uv run pytest -n auto"):
         assert f"\n{command}\n" in first_screen
         assert f"\n{command}\n" in ci
 

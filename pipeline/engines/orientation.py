@@ -60,8 +60,8 @@ def skew_degrees(image: Image.Image) -> float:
         counts = np.bincount((rows - rows.min()).astype(np.int64))
         return float((counts.astype(np.float64) ** 2).sum())
 
-    coarse = max(np.arange(-_MAX_SKEW, _MAX_SKEW + 0.01, 0.5), key=sharpness)
-    fine = max(np.arange(coarse - 0.5, coarse + 0.51, 0.1), key=sharpness)
+    coarse = max(np.arange(-_MAX_SKEW, _MAX_SKEW + 0.01, 0.5).tolist(), key=sharpness)
+    fine = max(np.arange(coarse - 0.5, coarse + 0.51, 0.1).tolist(), key=sharpness)
     if sharpness(fine) < _MIN_GAIN * sharpness(0.0):
         return 0.0
     return round(float(fine), 1)
