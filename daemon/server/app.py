@@ -11,11 +11,15 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from daemon.server import chat, events, failures, library_api, metrics, pages
+from daemon.server.bodies import Bounds
 from daemon.server.database import Library
+from daemon.server.security import Guard
 
 if TYPE_CHECKING:
     from storage.settings import Settings
 
+CHAT_BYTES = 64 << 20  # a request for reading: its documents are in the JSON, as base64
+UPLOAD_BYTES = 512 << 20
 STATIC = Path(__file__).with_name("static")
 
 
@@ -46,4 +50,6 @@ def create_app(
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     failures.install(app)
+    app.add_middleware(Bounds, limits={"/v1/": CHAT_BYTES, "/api/documents": UPLOAD_BYTES})
+    app.add_middleware(Guard, token=token, hosts=hosts)  # the outermost: added last
     return app

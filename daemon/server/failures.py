@@ -34,6 +34,7 @@ _STATUS = {
     ExitCode.BUSY: 409,
     ExitCode.DATABASE: 503,
 }
+_CODES = {404: "not_found", 405: "method", 408: "too_slow", 413: "too_large"}
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -70,10 +71,8 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, OcrdError):
         return Refused(_STATUS.get(error.exit_code, 500), error.message, code=error.code, remedy=error.remedy)
     if isinstance(error, HTTPException):
-        code = str(error.detail) if " " not in str(error.detail) else "http"
-        return Refused(
-            error.status_code, str(error.detail), code=code.lower() or "http", headers=error.headers
-        )
+        code = _CODES.get(error.status_code, "http")
+        return Refused(error.status_code, str(error.detail), code=code, headers=error.headers)
     log.error("unexpected failure while serving", exc_info=error)
     return Refused(500, f"unexpected failure ({type(error).__name__})", code="internal")
 
@@ -97,16 +96,18 @@ def respond(told: Refused) -> Response:
     return JSONResponse(body(told), told.status, told.headers)
 
 
+def answer(request: Request, told: Refused) -> Response:
+    """The same, as a page where a person's browser asks."""
+    from daemon.server import pages
+
+    return pages.error_page(request, told) if wants_html(request) else respond(told)
+
+
 def install(app: FastAPI) -> None:
     """Have every failure told in the one shape; pages for people tell it their own way (`pages.error_page`)."""
 
     async def tell(request: Request, error: Exception) -> Response:
-        from daemon.server import pages
-
-        told = refusal(error)
-        if wants_html(request):
-            return pages.error_page(request, told)
-        return respond(told)
+        return answer(request, refusal(error))
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -117,7 +118,7 @@ def install(app: FastAPI) -> None:
         )
 
     app.add_exception_handler(RequestValidationError, invalid)
-    for kind in (Refused, OcrdError, sqlite3.Error, OSError, HTTPException, Exception):
+    for kind in (Refused, OcrdError, sqlite3.Error, OSError, HTTPException):
         app.add_exception_handler(kind, tell)
 
 
