@@ -21,6 +21,7 @@ from daemon.processes import HomeLock
 from storage import backup, jobs, workers
 from storage.database import is_transient
 from storage.errors import EngineUnavailableError, ExitCode, OcrdError, error_classes
+from storage.failpoints import reach
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -121,8 +122,10 @@ class Crew:
             log.warning("keeping house failed, it is tried again: %s", error)
 
     def _tick(self, now: float) -> None:
+        reach("crew.tick")
         self._notice_jump(now)
         for death in self.pool.bury():
+            reach("crew.buried")
             recovered = jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
             workers.remove(self.conn, death.owner)
             held_work = bool(recovered.pages or recovered.files)

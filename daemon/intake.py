@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from daemon.scanner import SF_DATALESS
 from storage import content, jobs, library
 from storage.errors import EmptyFileError, InputError, OcrdError, PasswordError, StorageError, from_os_error
+from storage.failpoints import reach
 from storage.work import IntakeJob
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Intake:
             if before is None:
                 return None
             sha256, size = hash_file(job.path)
+            reach("intake.hashed")
             if _looks(os.stat(job.path)) != _looks(before):
                 self._put_off(job, now)
                 return None

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from storage import jobs, results
+from storage.failpoints import reach
 from storage.work import PublishJob
 
 if TYPE_CHECKING:
@@ -45,4 +46,5 @@ def publish(
     written = sidecars.write(
         job.path, result, job.out_dir, job.base, provenance, settings.library_out, words=settings.words
     )
+    reach("publish.written")
     jobs.finish_publish(conn, owner, job, str(written.markdown_path), str(written.json_path), written.note)

@@ -25,6 +25,7 @@ from daemon.publish import provenance, publish
 from storage import jobs, results, workers
 from storage.database import explain
 from storage.errors import ChangedError, DiskFullError, OcrdError, from_os_error
+from storage.failpoints import reach
 from storage.work import PageJob, PublishJob
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class Worker:
         try:
             reader, prepared = future.result()
             self.activity.stage("read", self.clock())
+            reach("page.read")
             reading = reader.read(prepared)
         except Exception as unexpected:
             self._fail_page(job, self._explain(unexpected, job.path, job.page))
@@ -209,6 +211,7 @@ class Worker:
         if not self._claimed and not self.stop:
             now = self.clock()
             self._claimed.extend(jobs.claim_pages(self.conn, self.owner, now, self.settings.lease_s))
+            reach("page.claimed")
         if not self._claimed or (self._claimed[0].alone and self._ahead):
             return None
         return self._claimed.popleft()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.engines.base import PageImage
 from pipeline.pdfium_lock import in_pdfium
 from storage.errors import CorruptError, TooLargeError
+from storage.failpoints import reach
 from storage.records import PageWarning
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def rasterise(page: SourcePage, *, dpi: float, max_pixels: int) -> PageImage:
     """
     wanted = wanted_dpi(page, dpi)
     width, height = fit(page.width_pt * wanted / 72, page.height_pt * wanted / 72, max_pixels)
+    reach("rasterise.draw")
     image = _draw(page, width, height) if page.native_px is None else page.decode((width, height))
     used = 72 * math.sqrt(width * height / (page.width_pt * page.height_pt))
     warnings: tuple[PageWarning, ...] = ()

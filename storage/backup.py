@@ -18,6 +18,7 @@ from pathlib import Path
 
 from storage.database import explain
 from storage.errors import DamagedError, DiskFullError, OcrdError, from_os_error
+from storage.failpoints import reach
 
 EVERY_S = 86_400.0
 SPARE_BYTES = 256 << 20  # a disk is not filled to the brim by copies
@@ -88,6 +89,7 @@ def make(
         if faults := check(temporary):
             raise DamagedError(f"a copy of it is not whole: {faults[0]}", file=database)
         _sync(temporary)
+        reach("backup.copied")
         temporary.replace(target)
     except OSError as error:
         raise from_os_error(error, file=folder) from error
@@ -160,7 +162,9 @@ def restore(database: Path, folder: Path, now: float, *, why: str) -> Restored:
         shutil.copyfile(copy, waiting)
         _sync(waiting)
         waiting.replace(_ready(database))
+        reach("restore.ready")
         aside = _move_aside(database, now)
+        reach("restore.aside")
         _put_in_place(database)
     except OSError as error:
         raise from_os_error(error, file=database) from error

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from storage.failpoints import reach
 from storage.staging import is_running
 
 log = logging.getLogger(__name__)
@@ -128,6 +129,7 @@ class FeatureStore:
             log.warning("vision features are not kept: %s", error.strerror)
             return False
         self.counters.stored += 1
+        reach("features.stored")
         if must_look:
             self.evict()
         else:
@@ -143,6 +145,7 @@ class FeatureStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.utime(temp, (now, now))
+            reach("features.write")
             temp.replace(path)
         except BaseException:
             temp.unlink(missing_ok=True)
@@ -159,6 +162,7 @@ class FeatureStore:
             for path, _, size in entries:
                 if total <= low:
                     break
+                reach("features.evict")
                 path.unlink(missing_ok=True)
                 total -= size
                 deleted += 1
@@ -211,6 +215,7 @@ class FeatureStore:
             total = self._saved_counters() + self.counters
             temp = self.folder / f"{TEMP_PREFIX}counters-{os.getpid()}"
             temp.write_text(json.dumps(asdict(total)), encoding="utf-8")
+            reach("features.counters")
             temp.replace(self.folder / "counters.json")
             self.counters = Counters()
 

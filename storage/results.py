@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from storage import documents
 from storage.database import transaction
 from storage.errors import DatabaseError
+from storage.failpoints import reach
 from storage.folding import grams
 from storage.lines import decode_lines, encode_lines, round_box, round_confidence
 from storage.records import (
@@ -89,6 +90,7 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
         if cursor.rowcount == 0:
             return False
         page_id = conn.execute(_SAVE_PAGE, values).fetchone()["id"]
+        reach("index.write")
         conn.execute("DELETE FROM blocks WHERE page_id = ?", (page_id,))
         conn.executemany(
             'INSERT INTO blocks (page_id, position, category, "left", top, "right", bottom, text, markdown, level,'
@@ -102,6 +104,7 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
             (job.document_id,),
         )
         documents.settle(conn, job.document_id, now)
+    reach("page.saved")
     return True
 
 

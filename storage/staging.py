@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from storage.failpoints import reach
+
 OLD_S = 86_400.0  # a temporary file of another host is abandoned after this long
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
 _NAME = re.compile(rb"\.ocrd-([0-9a-f]{8})-(\d+)-[0-9a-f]{12}\.tmp\Z")
@@ -47,6 +49,7 @@ class Staging:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self.mode)
         file = os.fdopen(descriptor, "wb", buffering=1 << 16)
         self._files.append((file, path))
+        reach("staging.opened")
         return file
 
     def publish(self, *targets: bytes) -> None:
@@ -55,9 +58,12 @@ class Staging:
             file.flush()
             _sync(file.fileno())
             file.close()
+        reach("staging.synced")
         for target in targets:
+            reach("staging.rename")
             os.replace(self._files[0][1], target)
             del self._files[0]
+        reach("staging.renamed")
         _sync_folder(self.folder)
 
     def discard(self) -> None:
