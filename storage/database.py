@@ -23,9 +23,10 @@ from storage.errors import (
     StorageError,
     from_os_error,
 )
+from storage.failpoints import reach
 
 # Names of the steps in storage.migrations, known here so that nothing is imported to see that none is pending.
-STEPS = ("schema", "full_text", "attempts", "waiting_files")
+STEPS = ("schema", "full_text", "attempts", "waiting_files", "serving", "folded_names")
 BUSY_TIMEOUT_MS = 30_000
 
 _NEWER = "use the newer ocrd that wrote it, or set OCRD_HOME to another folder"
@@ -106,6 +107,7 @@ def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         conn.execute("BEGIN IMMEDIATE")
         try:
             yield conn
+            reach("database.commit")
             conn.execute("COMMIT")
         except BaseException:
             if conn.in_transaction:  # SQLite has already rolled back on some errors (disk full)
@@ -199,4 +201,5 @@ def _keep_copy(conn: sqlite3.Connection, copy: Path) -> None:
     temporary.unlink(missing_ok=True)
     os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # VACUUM INTO takes an empty file
     conn.execute("VACUUM INTO ?", (str(temporary),))
+    reach("migrate.copied")
     temporary.replace(copy)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage import snippet
 from storage.folding import grams, normal
-from storage.names import fold_name
+from storage.names import name_filter
 from storage.query import Query, parse
 from storage.records import FURNITURE, Box
 
@@ -89,9 +89,7 @@ def file_filter(path: str | None, since: float | None, name: str | None) -> File
     if since is not None:
         clauses.append(("(f.first_seen >= ? OR d.added_at >= ?)", [since, since]))
     if name:
-        key = fold_name(_readable(name))
-        glob = key.replace("[", "[[]") if "*" in key or "?" in key else ""
-        clauses.append(("(instr(f.name_key, ?) > 0 OR f.name_key GLOB ?)", [key, glob]))
+        clauses.append(name_filter(_readable(name)))
     if not clauses:
         return None
     return " AND ".join(sql for sql, _ in clauses), [value for _, values in clauses for value in values]

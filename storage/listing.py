@@ -1,81 +1,329 @@
-"""Files of the library a page at a time, the newest first: never all rows, however many there are."""
+"""Files of the library as a person looks through them: sorted, filtered, some at a time; and the folders they lie in.
+
+No request reads all rows. Without filters the wanted rows are read off an index. Filters that leave few files start
+from those files; any other filter is tried on a bounded number of rows, and what comes back says where to go on.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+from typing import Any
 
-from storage.index import file_filter
+from storage.names import display_path, name_filter
+from storage.status import UNFINISHED, failed_ids
+
+NARROW = 2_000  # so few files are looked at one by one
+_WINDOWS = (200, 800, 2_000, 2_000, 2_000)  # rows a filter is tried on in one request, step by step
+_FOLDER_STEPS = 5_000
+
+Position = tuple[Any, int]  # what a file is sorted by, and its id
+
+
+class Sort(StrEnum):
+    """What files are sorted by."""
+
+    ADDED = "added"
+    FINISHED = "finished"  # files that are neither done nor failed are left out
+    NAME = "name"
+    PATH = "path"
+    SIZE = "size"
+
+
+_KEYS = {
+    Sort.ADDED: "f.first_seen",
+    Sort.FINISHED: "d.finished_at",
+    Sort.NAME: "f.name_key",
+    Sort.PATH: "f.path_bytes",
+    Sort.SIZE: "f.size",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file, and as much of its document as a list shows."""
+class Filters:
+    """Which files are wanted; all conditions hold at once."""
 
-    file_id: int
-    path: str  # as people see it (undecodable bytes escaped)
-    state: str  # queued | running | done | failed | needs_password | missing
-    document_id: int | None  # None: not opened yet
-    title: str | None
-    media_type: str | None
-    pages: int | None
-    pages_done: int
-    pages_failed: int
-    error_code: str | None
-    error_message: str | None
-    remedy: str | None
-    markdown_path: str | None
-    json_path: str | None
-    first_seen: float  # epoch seconds
+    states: frozenset[str] = frozenset()  # of `file_status`; none: any
+    folder: bytes | None = None  # files in it and below it
+    name: str | None = None  # a part of the name, or a glob over it
+    engine: str | None = None  # who read a page of it: an engine's name, text-layer, blank
+    since: float | None = None  # first seen then or later
+    until: float | None = None  # first seen before
 
 
-_LISTED = """
-SELECT f.id, s.path, s.state, s.document_id, s.title, s.media_type, s.pages, COALESCE(s.pages_done, 0),
-       COALESCE(s.pages_failed, 0), s.error_code, s.error_message, s.remedy, s.markdown_path, s.json_path,
-       f.first_seen
-FROM files f CROSS JOIN file_status s ON s.id = f.id LEFT JOIN documents d ON d.id = f.document_id
-WHERE {} ORDER BY f.id DESC LIMIT ?
-"""
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of `COLUMNS`, and where the next ones begin; None: there are no more."""
+
+    rows: list[sqlite3.Row] = field(default_factory=list)
+    next: Position | None = None
 
 
-def list_files(
+COLUMNS = (
+    "s.*, f.path_bytes, f.name_key, f.size, f.first_seen, d.state AS document_state, d.options, d.attachments,"
+    " d.labels, d.sha256"
+)
+_ROWS = (
+    f"SELECT {COLUMNS} FROM json_each(?) AS wanted CROSS JOIN files f ON f.id = wanted.value"
+    " CROSS JOIN file_status s ON s.id = f.id LEFT JOIN documents d ON d.id = f.document_id"
+)
+
+
+def files(
     conn: sqlite3.Connection,
+    filters: Filters,
     *,
-    path: str | None = None,
-    name: str | None = None,
-    state: str | None = None,
-    before: int | None = None,
+    sort: Sort = Sort.ADDED,
+    descending: bool = True,
     limit: int = 50,
-) -> list[ListedFile]:
-    """At most `limit` files, the last one found first.
-
-    `path` and `name` as in `index.search`; `state`: one of the six of `ListedFile`; `before`: the last `file_id` of
-    the page before. Files found meanwhile do not move the pages that follow.
-    """
-    conditions: list[str] = []
-    values: list[object] = []
-    if (files := file_filter(path, None, name)) is not None:
-        conditions.append(files[0])
-        values += files[1]
-    if state is not None:
-        conditions.append("s.state = ?")
-        values.append(state)
-    if before is not None:
-        conditions.append("f.id < ?")
-        values.append(before)
-    query = _LISTED.format(" AND ".join(conditions) or "1")
-    return [ListedFile(*row) for row in conn.execute(query, [*values, limit])]
+    after: Position | None = None,
+) -> Listing:
+    """At most `limit` files behind `after`; there may be fewer, even none, while `next` says where to go on."""
+    few = _few(conn, filters)
+    if few is not None:
+        return _from_few(conn, filters, few, sort, descending, limit, after)
+    found: list[sqlite3.Row] = []
+    at = after
+    for size in _WINDOWS if _is_filtered(filters, sort) else (limit + 1,):
+        window = _window(conn, filters, sort, descending, at, size)
+        found += _rows(conn, [number for _, number in window], filters)
+        if len(found) > limit:
+            return Listing(found[:limit], _position(found[limit - 1], sort))
+        if len(window) < size:
+            return Listing(found)
+        at = window[-1]
+    return Listing(found, at)
 
 
-def paths_of(conn: sqlite3.Connection, document_id: int, limit: int) -> list[str]:
-    """At most `limit` paths of the files that carry a document, those that are there first.
+def file(conn: sqlite3.Connection, file_id: int) -> sqlite3.Row | None:
+    """The file of that id, as a row of `COLUMNS`."""
+    return next(iter(_rows(conn, [file_id], Filters())), None)
 
-    Of a document that a changed file has left behind: the paths of the one that came after it.
-    """
-    rows = conn.execute(
-        "SELECT path FROM files WHERE document_id ="
-        " (SELECT COALESCE(superseded_by, id) FROM documents WHERE id = ?)"
-        " ORDER BY missing_since IS NOT NULL, id LIMIT ?",
+
+def by_ids(conn: sqlite3.Connection, file_ids: list[int]) -> list[sqlite3.Row]:
+    """The files of those ids that there are, in that order."""
+    return _rows(conn, file_ids, Filters())
+
+
+def of_document(conn: sqlite3.Connection, document_id: int, limit: int = 100) -> list[sqlite3.Row]:
+    """The files with that content, those that are there first."""
+    ids = conn.execute(
+        "SELECT id FROM files WHERE document_id = ? ORDER BY missing_since IS NOT NULL, id LIMIT ?",
         (document_id, limit),
     )
-    return [row[0] for row in rows]
+    return _rows(conn, [row[0] for row in ids], Filters())
+
+
+def failed(conn: sqlite3.Connection, limit: int) -> list[sqlite3.Row]:
+    """The latest files that failed, wholly or in part, or need a password."""
+    return _rows(conn, failed_ids(conn, limit), Filters())
+
+
+# --- how rows are found ------------------------------------------------------------------------------------
+
+
+def _few(conn: sqlite3.Connection, filters: Filters) -> list[int] | None:
+    """The ids among which all wanted files are, where those are few."""
+    if filters.folder is not None:
+        ids = conn.execute(
+            "SELECT id FROM files WHERE path_bytes > ? AND path_bytes < ? LIMIT ?",
+            (*_below(filters.folder), NARROW + 1),
+        ).fetchall()
+        if len(ids) <= NARROW:
+            return [row[0] for row in ids]
+    if filters.states and "done" not in filters.states:
+        ids = conn.execute(_NOT_DONE, (NARROW + 1, NARROW + 1)).fetchall()
+        if len(ids) <= NARROW:
+            return list({row[0] for row in ids})
+    return None
+
+
+_NOT_DONE = (
+    f"SELECT id FROM (SELECT id FROM files WHERE {UNFINISHED} LIMIT ?) UNION ALL SELECT id FROM ("
+    " SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password') LIMIT ?)"
+)
+
+
+def _from_few(
+    conn: sqlite3.Connection,
+    filters: Filters,
+    ids: list[int],
+    sort: Sort,
+    descending: bool,
+    limit: int,
+    after: Position | None,
+) -> Listing:
+    found = {_position(row, sort): row for row in _rows(conn, ids, filters)}
+    places = sorted((place for place in found if place[0] is not None), reverse=descending)
+    if after is not None:
+        places = [place for place in places if (place < after if descending else place > after)]
+    shown = places[:limit]
+    return Listing([found[place] for place in shown], shown[-1] if len(places) > limit else None)
+
+
+def _is_filtered(filters: Filters, sort: Sort) -> bool:
+    """Whether a row off the index may not be wanted."""
+    in_range = filters.since is None and filters.until is None
+    in_folder = filters.folder is None
+    return not (
+        (in_range or sort is Sort.ADDED)
+        and (in_folder or sort is Sort.PATH)
+        and not filters.states
+        and not filters.name
+        and not filters.engine
+    )
+
+
+def _window(
+    conn: sqlite3.Connection,
+    filters: Filters,
+    sort: Sort,
+    descending: bool,
+    after: Position | None,
+    size: int,
+) -> list[Position]:
+    """The next `size` files in order, read off the index of what they are sorted by."""
+    key = _KEYS[sort]
+    conditions, values = ["1"], list[object]()
+    if sort is Sort.FINISHED:
+        conditions.append("d.finished_at IS NOT NULL")
+    if sort is Sort.ADDED:
+        for bound, compared in ((filters.since, ">="), (filters.until, "<")):
+            if bound is not None:
+                conditions.append(f"{key} {compared} ?")
+                values.append(bound)
+    if sort is Sort.PATH and filters.folder is not None:
+        conditions.append(f"{key} > ? AND {key} < ?")
+        values += _below(filters.folder)
+    if after is not None:
+        beyond = "<" if descending else ">"
+        conditions.append(f"{key} {beyond}= ? AND ({key} {beyond} ? OR f.id {beyond} ?)")
+        values += [after[0], after[0], after[1]]
+    order = "DESC" if descending else "ASC"
+    source = "files f"
+    if sort is Sort.FINISHED:
+        source = "documents d CROSS JOIN files f ON f.document_id = d.id"
+    rows = conn.execute(
+        f"SELECT {key}, f.id FROM {source} WHERE {' AND '.join(conditions)}"
+        f" ORDER BY {key} {order}, f.id {order} LIMIT ?",
+        (*values, size),
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def _rows(conn: sqlite3.Connection, ids: list[int], filters: Filters) -> list[sqlite3.Row]:
+    """The wanted ones of the files, in the order of `ids`."""
+    conditions, values = ["1"], list[object]()
+    if filters.states:
+        conditions.append(f"s.state IN ({','.join('?' * len(filters.states))})")
+        values += sorted(filters.states)
+    if filters.folder is not None:
+        conditions.append("f.path_bytes > ? AND f.path_bytes < ?")
+        values += _below(filters.folder)
+    if filters.name:
+        condition, pair = name_filter(filters.name)
+        conditions.append(condition)
+        values += pair
+    if filters.engine is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM pages WHERE coalesce(engine, source) = ? AND document_id = f.document_id)"
+        )
+        values.append(filters.engine)
+    for bound, compared in ((filters.since, ">="), (filters.until, "<")):
+        if bound is not None:
+            conditions.append(f"f.first_seen {compared} ?")
+            values.append(bound)
+    found = {
+        row["id"]: row
+        for row in conn.execute(f"{_ROWS} WHERE {' AND '.join(conditions)}", (json.dumps(ids), *values))
+    }
+    return [found[number] for number in ids if number in found]
+
+
+def _position(row: sqlite3.Row, sort: Sort) -> Position:
+    return row[_KEYS[sort].partition(".")[2]], row["id"]
+
+
+def _below(folder: bytes) -> tuple[bytes, bytes]:
+    """Bounds, themselves outside, of the paths below a folder."""
+    plain = folder.rstrip(b"/")
+    return plain + b"/", plain + b"0"  # "0" follows "/"
+
+
+# --- folders -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder with files in it or below it."""
+
+    path: bytes
+    is_root: bool
+
+    @property
+    def shown(self) -> str:
+        """The path for people."""
+        return display_path(self.path)
+
+
+def folders(
+    conn: sqlite3.Connection, below: bytes | None = None, limit: int = 500
+) -> tuple[list[FolderRow], bool]:
+    """The folders directly below one, in order, and whether there are more than are told.
+
+    Without `below`: the watched folders, and the uppermost ones that hold other files.
+    """
+    roots = {bytes(row[0]) for row in conn.execute("SELECT path_bytes FROM roots")}
+    found: dict[bytes, None] = {}
+    steps = iter(range(_FOLDER_STEPS))
+    for folder in _children(conn, below, steps) if below is not None else _tops(conn, roots, steps):
+        found[folder] = None
+        if len(found) > limit:
+            break
+    more = len(found) > limit or next(steps, None) is None
+    kept = [folder for folder in found if below is not None or not _is_inside(folder, found)]
+    return [FolderRow(folder, folder in roots) for folder in islice(sorted(kept), limit)], more
+
+
+def _children(conn: sqlite3.Connection, below: bytes, steps: Iterator[int]) -> Iterator[bytes]:
+    at, end = _below(below)
+    start = len(at)
+    for _ in steps:
+        path = _first_path(conn, at, end)
+        if path is None:
+            return
+        name, slash, _ = path[start:].partition(b"/")
+        if slash:
+            yield path[:start] + name
+            at = path[:start] + name + b"0"  # past all that lies below it
+        else:
+            at = path + b"\0"
+
+
+def _tops(conn: sqlite3.Connection, roots: set[bytes], steps: Iterator[int]) -> Iterator[bytes]:
+    at, end = b"/", b"0"
+    for _ in steps:
+        path = _first_path(conn, at, end)
+        if path is None:
+            return
+        parents = [path[:i] for i in range(1, len(path)) if path[i : i + 1] == b"/"]
+        folder = next((parent for parent in parents if parent in roots), parents[-1] if parents else b"/")
+        yield folder
+        at = folder.rstrip(b"/") + b"0"
+
+
+def _is_inside(folder: bytes, others: dict[bytes, None]) -> bool:
+    return any(folder[:i] in others for i in range(1, len(folder)) if folder[i : i + 1] == b"/")
+
+
+def _first_path(conn: sqlite3.Connection, at: bytes, end: bytes) -> bytes | None:
+    row = conn.execute(
+        "SELECT path_bytes FROM files WHERE path_bytes >= ? AND path_bytes < ? ORDER BY path_bytes LIMIT 1",
+        (at, end),
+    ).fetchone()
+    return None if row is None else bytes(row[0])

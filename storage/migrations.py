@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
+from storage.failpoints import reach
+from storage.names import name_key
+
 migrations = Migrations("ocrd")
 
 SCHEMA = """
@@ -61,7 +64,7 @@ CREATE TABLE files (                  -- every path seen; many may carry one doc
   root_id INTEGER REFERENCES roots(id) ON DELETE SET NULL,
   path TEXT NOT NULL,
   path_bytes BLOB NOT NULL UNIQUE,
-  name_key TEXT NOT NULL,             -- file name, NFKC, case-folded, accents kept: what --name searches
+  name_key TEXT NOT NULL,             -- file name, folded as search folds text: what --name searches
   size INTEGER NOT NULL,              -- -1: whatever it is now, it must be read again
   mtime_ns INTEGER NOT NULL,
   document_id INTEGER REFERENCES documents(id) ON DELETE SET NULL,
@@ -190,6 +193,7 @@ def schema(db: Database) -> None:
         if statement.strip():
             db.execute(statement)
     db.execute(PAGE_JOBS_COUNT)
+    reach("migrate.step")
 
 
 # What sqlite-utils' enable_fts makes, but for `prefix`, which it has no argument for: a search for `sta*` takes a
@@ -223,12 +227,16 @@ def full_text(db: Database) -> None:
     db.execute(
         "CREATE TRIGGER pages_grams_ad AFTER DELETE ON pages BEGIN DELETE FROM page_grams WHERE page_id = old.id; END"
     )
+    # Pages read before there was an index.
+    db.execute("INSERT INTO pages_fts(pages_fts) VALUES ('rebuild')")
+    reach("migrate.step")
 
 
 @migrations()
 def attempts(db: Database) -> None:
     """The ways in which a page was tried: JSON [{rung, stop_reason, tokens, seconds}]."""
     db.execute("ALTER TABLE pages ADD COLUMN attempts TEXT NOT NULL DEFAULT '[]'")
+    reach("migrate.step")
 
 
 # As in the first step, but: a file nobody holds waits, and one that is to be opened anew has no error of the time
@@ -261,3 +269,53 @@ def waiting_files(db: Database) -> None:
     """The view of the files' states, renewed."""
     db.execute("DROP VIEW file_status")
     db.execute(FILE_STATUS)
+    reach("migrate.step")
+
+
+# What the library's pages and charts ask for. Sums by the hour are kept as pages are read: a page read again counts
+# again, and nothing ever has to read the rows of `pages`, which carry text, to add something up.
+SERVING = """
+CREATE INDEX files_added ON files(first_seen);
+CREATE INDEX files_size ON files(size);
+CREATE INDEX documents_finished ON documents(finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX documents_partly ON documents(id) WHERE pages_failed > 0;
+CREATE INDEX page_jobs_code ON page_jobs(error_code) WHERE error_code IS NOT NULL;
+CREATE INDEX pages_read_by ON pages(coalesce(engine, source), document_id);
+CREATE TABLE reading_hours (
+  hour INTEGER NOT NULL,              -- its start, seconds since 1970
+  read_by TEXT NOT NULL,              -- the engine, or text-layer, or blank
+  pages INTEGER NOT NULL,
+  tokens INTEGER NOT NULL, target_passes INTEGER NOT NULL, drafted INTEGER NOT NULL, accepted INTEGER NOT NULL,
+  PRIMARY KEY (hour, read_by)
+) WITHOUT ROWID;
+INSERT INTO reading_hours
+  SELECT CAST(read_at / 3600 AS INTEGER) * 3600 AS hour, coalesce(engine, source) AS read_by, count(*),
+    total(tokens), total(target_passes), total(drafted), total(accepted)
+  FROM pages GROUP BY hour, read_by
+"""
+_COUNT_READING = """
+CREATE TRIGGER {name} AFTER {event} ON pages BEGIN
+  INSERT INTO reading_hours VALUES (CAST(new.read_at / 3600 AS INTEGER) * 3600, coalesce(new.engine, new.source), 1,
+    coalesce(new.tokens, 0), coalesce(new.target_passes, 0), coalesce(new.drafted, 0), coalesce(new.accepted, 0))
+  ON CONFLICT (hour, read_by) DO UPDATE SET pages = pages + 1, tokens = tokens + excluded.tokens,
+    target_passes = target_passes + excluded.target_passes, drafted = drafted + excluded.drafted,
+    accepted = accepted + excluded.accepted;
+END
+"""
+
+
+@migrations()
+def serving(db: Database) -> None:
+    """Indexes for lists and filters, and what was read hour by hour."""
+    for statement in SERVING.split(";\n"):
+        db.execute(statement)
+    db.execute(_COUNT_READING.format(name="pages_hours_ai", event="INSERT"))
+    db.execute(_COUNT_READING.format(name="pages_hours_au", event="UPDATE OF read_at"))
+
+
+@migrations()
+def folded_names(db: Database) -> None:
+    """Names of files folded as text is, so that `uber` finds `über.pdf`."""
+    db.conn.create_function("name_key", 1, name_key, deterministic=True)
+    db.execute("UPDATE files SET name_key = name_key(path_bytes) WHERE name_key <> name_key(path_bytes)")
+    reach("migrate.step")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from storage.folding import fold
+
 
 def display_path(path: bytes) -> str:
     """The path as text for people and for SQLite: bytes that are no UTF-8 as `\\xNN`."""
@@ -16,5 +18,12 @@ def name_key(path: bytes) -> str:
 
 
 def fold_name(name: str) -> str:
-    """A name composed (NFC and NFD are one), widths and case folded, accents kept."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    """A name as search folds text: composed (NFC and NFD are one), widths, case and accents gone."""
+    return fold(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()))
+
+
+def name_filter(name: str) -> tuple[str, list[object]]:
+    """SQL over files `f` for a part of a file name, or a glob over it, and its parameters."""
+    key = fold_name(name)
+    glob = key.replace("[", "[[]") if "*" in key or "?" in key else ""
+    return "(instr(f.name_key, ?) > 0 OR f.name_key GLOB ?)", [key, glob]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from storage.control import paused
+from storage.names import name_key
 from storage.staging import is_running
 
 DONE_SHOWN = 500
@@ -108,10 +109,10 @@ def _peak(control: dict[str, str], processes: list[sqlite3.Row]) -> float:
 
 
 # Word for word as in the partial index. A file of which this holds is not done, and the view says what it is instead.
-_UNFINISHED = "(state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL)"
+UNFINISHED = "(state <> 'linked' OR sidecar_state IN ('due', 'failed') OR missing_since IS NOT NULL)"
 _COUNT_UNFINISHED = (
     "SELECT state, count(*) FROM file_status"
-    f" WHERE id IN (SELECT id FROM files WHERE {_UNFINISHED}) GROUP BY state"
+    f" WHERE id IN (SELECT id FROM files WHERE {UNFINISHED}) GROUP BY state"
 )
 # The others are what their document is: done for the most part, so the rest is counted.
 _COUNT_UNREAD = (
@@ -175,7 +176,7 @@ _COLUMNS = (
 )
 _NOT_DONE = (
     f"SELECT {_COLUMNS} FROM file_status WHERE file_status.state <> 'done' AND id IN ("
-    f"SELECT id FROM files WHERE {_UNFINISHED}"
+    f"SELECT id FROM files WHERE {UNFINISHED}"
     " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
     " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password')) ORDER BY id"
 )
@@ -201,27 +202,54 @@ def iter_documents(conn: sqlite3.Connection, *, all_documents: bool = False) -> 
         yield _entry(conn, row)
 
 
-_FAILED = (
-    f"SELECT {_COLUMNS} FROM file_status WHERE id IN ("
-    f"SELECT id FROM files WHERE {_UNFINISHED}"
-    " AND (state = 'failed' OR sidecar_state = 'failed')"
-    " UNION SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
-    " WHERE files.state <> 'intake'"
-    " AND (documents.state IN ('failed', 'needs_password') OR documents.pages_failed > 0))"
-    " ORDER BY id DESC LIMIT ?"
+_FAILED_FILES = (
+    f"SELECT id FROM files WHERE {UNFINISHED} AND (state = 'failed' OR sidecar_state = 'failed')"
+    " AND missing_since IS NULL ORDER BY id DESC LIMIT :limit"
 )
-_BEING_READ = (
-    f"SELECT {_COLUMNS} FROM file_status WHERE id IN"
-    " (SELECT files.id FROM workers JOIN files ON files.path = workers.path)"
+_FAILED_DOCUMENTS = (
+    "SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.state IN ('failed', 'needs_password') AND files.state <> 'intake'"
+    " AND files.missing_since IS NULL ORDER BY files.id DESC LIMIT :limit"
+)
+_PARTLY_FAILED = (
+    "SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " WHERE documents.pages_failed > 0 AND files.state <> 'intake' AND files.missing_since IS NULL"
+    " ORDER BY files.id DESC LIMIT :limit"
+)
+_ENTRIES = f"SELECT {_COLUMNS} FROM file_status WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+
+
+def failed_ids(conn: sqlite3.Connection, limit: int) -> list[int]:
+    """Ids of the last files that failed, wholly or partly, or need a password; the latest first."""
+    found: set[int] = set()
+    for query in (_FAILED_FILES, _FAILED_DOCUMENTS, _PARTLY_FAILED):
+        found.update(row[0] for row in conn.execute(query, {"limit": limit}))
+    return sorted(found, reverse=True)[:limit]
+
+
+def being_read(conn: sqlite3.Connection) -> list[tuple[int, sqlite3.Row]]:
+    """(file id, row of `workers`) of each process that is at a file."""
+    found = []
+    for row in conn.execute("SELECT * FROM workers WHERE path IS NOT NULL ORDER BY owner").fetchall():
+        file = conn.execute(_FILE_AT, (row["path"], name_key(row["path"].encode()), row["path"])).fetchone()
+        if file is not None:
+            found.append((int(file["id"]), row))
+    return found
+
+
+# A path is known to processes as people see it; where bytes of it are escaped, its name leads to it.
+_FILE_AT = (
+    "SELECT id FROM files WHERE path_bytes = CAST(? AS BLOB)"
+    " UNION ALL SELECT id FROM files WHERE name_key = ? AND path = ? LIMIT 1"
 )
 
 
 def notable(conn: sqlite3.Connection, *, failures: int) -> list[dict[str, Any]]:
     """The few entries a person wants to see: what is being read, and the last files that failed, wholly or partly."""
-    found = [_entry(conn, row) for row in conn.execute(_BEING_READ)]
-    known = {entry["path"] for entry in found}
-    entries = [_entry(conn, row) for row in conn.execute(_FAILED, (failures,))]
-    return found + [entry for entry in entries if entry["path"] not in known]
+    reading = [file_id for file_id, _ in being_read(conn)]
+    failing = [file_id for file_id in failed_ids(conn, failures) if file_id not in reading]
+    rows = (conn.execute(_ENTRIES, (json.dumps(ids),)) for ids in (reading, failing))
+    return [_entry(conn, row) for found in rows for row in found]
 
 
 def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:
