@@ -11,7 +11,19 @@ import typer
 from typer.core import TyperGroup
 
 from daemon import console
-from daemon.commands import bench, cache, caring, control, convert, finding, mcp, models, reading, service
+from daemon.commands import (
+    bench,
+    cache,
+    caring,
+    control,
+    convert,
+    finding,
+    mcp,
+    models,
+    reading,
+    service,
+    serving,
+)
 from daemon.commands.flags import VERBOSE
 from storage.errors import ExitCode, OcrdError, from_os_error
 
@@ -61,6 +73,7 @@ for command in (
     reading.batch,
     reading.watch,
     reading.read,
+    serving.serve,
     finding.status,
     finding.search,
     finding.show,

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from daemon import logs, notices
+from daemon import logs, notices, serving
 from daemon.console import escape_name
 from daemon.crew import HOUSEKEEPING_S, TICK_S, Crew, StopSignals
 from daemon.scanner import WatchRoot
+from daemon.serving import Server
 from daemon.watcher import RootWatcher
 from daemon.watching import WatchThread, check_roots, check_writable, outer_roots, rules_for
 from storage import jobs, workers
@@ -46,17 +47,19 @@ def run(
     roots: Sequence[WatchRoot],
     *,
     once: bool = False,
+    server: Server | None = None,
     on_event: Callable[[str], None] | None = None,
 ) -> ExitSummary:
     """Watch folders and have what lies there read, until a signal says stop (`once`: until all is done).
 
+    `server` is carried along: started, stopped, and the end of the daemon if it breaks off.
     `on_event` gets a line for a person per happening.
     Raises: `BusyError`, `AccessError`, `VanishedError`, `SettingsError`, `EngineUnavailableError`, `DatabaseError`
     before anything is read; `WorkerLostError` and others when workers cannot be kept running.
     """
     logs.to_file(settings)
     try:
-        return _run(settings, outer_roots(roots), once=once, on_event=on_event)
+        return _run(settings, outer_roots(roots), once=once, server=server, on_event=on_event)
     except OcrdError as error:
         # A service has nobody in front of its terminal.
         log.error("the daemon ends: %s", error, extra=logs.FILE_ONLY)
@@ -64,7 +67,12 @@ def run(
 
 
 def _run(
-    settings: Settings, roots: Sequence[WatchRoot], *, once: bool, on_event: Callable[[str], None] | None
+    settings: Settings,
+    roots: Sequence[WatchRoot],
+    *,
+    once: bool,
+    server: Server | None,
+    on_event: Callable[[str], None] | None,
 ) -> ExitSummary:
     for folder in {root.out_dir for root in roots if root.out_dir is not None}:
         check_writable(folder)
@@ -75,7 +83,7 @@ def _run(
         check_roots(roots, known)
         crew.start()
         with StopSignals() as signals:
-            return _Watch(crew, roots, once=once, signals=signals).run()
+            return _Watch(crew, roots, once=once, signals=signals, server=server).run()
     finally:
         crew.close()
 
@@ -83,8 +91,17 @@ def _run(
 class _Watch:
     """`ocrd watch`: the crew, and a thread per root."""
 
-    def __init__(self, crew: Crew, roots: Sequence[WatchRoot], *, once: bool, signals: StopSignals) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        roots: Sequence[WatchRoot],
+        *,
+        once: bool,
+        signals: StopSignals,
+        server: Server | None = None,
+    ) -> None:
         self.crew = crew
+        self.server = server
         self.roots = roots
         self.once = once
         self.signals = signals
@@ -104,8 +121,13 @@ class _Watch:
             thread.start()
         crew.say("watching " + ", ".join(os.fsdecode(root.path) for root in self.roots))
         try:
+            if self.server is not None:
+                self.server.start()
+                crew.say(f"serving {self.server.url}")
             while not self.signals.count and crew.fatal is None:
                 crew.tick(time.time())
+                if self.server is not None:
+                    serving.check(self.server)
                 self._check_threads()
                 self._tell_finished(time.time())
                 if self.once and self._is_done(time.time()):
@@ -116,6 +138,8 @@ class _Watch:
         finally:
             for thread in self.threads:
                 thread.end()
+            if self.server is not None:
+                self.server.stop()
             crew.stop(signals=self.signals)
             with contextlib.suppress(
                 sqlite3.Error

@@ -27,6 +27,7 @@ from daemon.commands.flags import (
     Verify,
     Workers,
 )
+from daemon.commands.serving import LOCAL, PORT, Port, http_server
 
 
 def batch(
@@ -85,6 +86,10 @@ def watch(
     text_layer: TextLayer = None,
     workers: Workers = None,
     dpi: Dpi = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the library too, as `ocrd serve` does.")
+    ] = False,
+    port: Port = PORT,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,6 +101,7 @@ def watch(
     Examples:
       ocrd watch ~/Scans
       ocrd watch ~/Scans /mnt/office --out ~/Text
+      ocrd watch ~/Scans --serve
       ocrd status --watch        (in another terminal)
     """
     from daemon import logs, supervisor
@@ -112,7 +118,8 @@ def watch(
         dpi=dpi,
     )
     roots = flags.watch_roots(folders, chosen.out)
-    end = supervisor.run(chosen, roots, on_event=None if quiet else console.say_event)
+    server = http_server(chosen, host=LOCAL, port=port) if serve else None
+    end = supervisor.run(chosen, roots, server=server, on_event=None if quiet else console.say_event)
     raise typer.Exit(end.exit_code)
 
 

@@ -14,6 +14,7 @@ from daemon.server import chat, events, failures, library_api, metrics, pages
 from daemon.server.bodies import Bounds
 from daemon.server.database import Library
 from daemon.server.security import Guard
+from daemon.server.urls import Reach
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -24,13 +25,19 @@ STATIC = Path(__file__).with_name("static")
 
 
 def create_app(
-    settings: Settings, *, token: str | None = None, hosts: Sequence[str] = (), asks: Any = None
+    settings: Settings,
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = (),
+    asks: Any = None,
+    reach: Reach | None = None,
 ) -> FastAPI:
     """The application for the home of `settings`.
 
     `token`: what every request must show (None: nothing); `hosts`: names it is reached by besides localhost;
     `asks`: who reads for `/v1/chat/completions` (None: nobody does, it answers 503).
-    `app.state` has `settings`, `library` (connections) and `asks`.
+    `reach`: what requests may name instead of sending it (None: nothing).
+    `app.state` has `settings`, `library` (connections), `asks` and `reach`.
     """
     library = Library(settings.database_path)
 
@@ -46,6 +53,7 @@ def create_app(
     app.state.settings = settings
     app.state.library = library
     app.state.asks = asks
+    app.state.reach = reach or Reach()
     for part in (chat, library_api, events, metrics, pages):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

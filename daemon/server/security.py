@@ -105,9 +105,9 @@ class Guard:
         except Stalled:
             log.info("a client took no more of its answer: let go")
         except Exception as error:  # here, so that this answer too has the headers
-            told = failures.refusal(error)
+            failure = failures.refusal(error)
             if not begun:
-                await failures.answer(request, told)(scope, receive, send_guarded)
+                await failures.answer(request, failure)(scope, receive, send_guarded)
 
 
 def check_host(request: Request, names: Iterable[str]) -> None:
