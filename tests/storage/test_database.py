@@ -140,6 +140,25 @@ def test_pages_read_before_attempts_were_kept_have_none(tmp_path: Path) -> None:
     conn.close()
 
 
+def test_names_of_files_known_before_are_folded_too(tmp_path: Path) -> None:
+    from sqlite_utils import Database
+
+    from storage.migrations import migrations
+
+    path = tmp_path / "ocrd.db"
+    with sqlite3.connect(path) as conn:
+        migrations.apply(Database(conn), stop_before="folded_names")
+        conn.execute(
+            "INSERT INTO files (path, path_bytes, name_key, size, mtime_ns, state, first_seen, last_seen)"
+            " VALUES ('/a/Über.pdf', ?, 'über.pdf', 1, 1, 'intake', 0, 0)",
+            ("/a/Über.pdf".encode(),),
+        )
+    conn.close()
+    conn = open_database(path)
+    assert [row[0] for row in conn.execute("SELECT name_key FROM files")] == ["uber.pdf"]
+    conn.close()
+
+
 def test_older_database_is_not_read_halfway(tmp_path: Path) -> None:
     path = tmp_path / "ocrd.db"
     older(path)
