@@ -21,7 +21,7 @@ def mcp(home: Home = None, verbose: Verbose = False) -> None:
 
     settings = flags.settings(home=home)
     try:
-        from daemon import mcp_server
+        from daemon.mcp import server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
@@ -29,4 +29,4 @@ def mcp(home: Home = None, verbose: Verbose = False) -> None:
             "`ocrd mcp` needs the package mcp (2.x)",
             remedy="install ocrd with the extra: uv tool install '.[mcp]'",
         ) from error
-    mcp_server.run(settings.database_path)
+    server.run(settings.database_path)

@@ -20,8 +20,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
-from daemon import mcp_answers
 from daemon.cli import app
+from daemon.mcp import answers as told
+from daemon.mcp.shapes import UNTRUSTED
 from storage.database import open_database
 from storage.errors import ExitCode
 from tests.daemon.conftest import pdf_of
@@ -110,6 +111,9 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("list_documents", {}),
     "first": ("list_documents", {"limit": 2}),
     "failed": ("list_documents", {"state": "failed"}),
+    "in folder": ("list_documents", {"folder": "FOLDER", "name": "led*"}),
+    "elsewhere": ("list_documents", {"folder": "FOLDER/deeper"}),
+    "no cursor": ("list_documents", {"cursor": "next"}),
     "status": ("status", {}),
 }
 
@@ -180,19 +184,19 @@ def test_a_page_is_found_by_path_and_by_name_and_leads_to_its_neighbours(library
 def test_page_text_comes_marked_as_untrusted(library: Library) -> None:
     page = library.ok("by name")
     assert ATTACK in page["text"]
-    assert page["untrusted"] == mcp_answers.UNTRUSTED
+    assert page["untrusted"] == UNTRUSTED
 
 
 def test_a_long_page_comes_in_parts(library: Library) -> None:
     first, second = library.ok("long"), library.ok("long 2")
     assert first["parts"] == second["parts"] == 3
-    assert len(first["text"]) <= mcp_answers.PART_CHARS
+    assert len(first["text"]) <= told.PART_CHARS
     assert LONG.startswith(first["text"] + second["text"])
     assert "parts 1 to 3" in library.refused("no part")
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "cause"),
     [
         ("no page", "has no page 4. Ask for pages 1 to 3"),
         ("no document", "holds no document 4711. Take a reference from"),
@@ -202,8 +206,8 @@ def test_a_long_page_comes_in_parts(library: Library) -> None:
         ("several", "'pdf' names 3 files"),
     ],
 )
-def test_a_refusal_says_why_and_what_to_do(library: Library, question: str, told: str) -> None:
-    assert told in library.refused(question)
+def test_a_refusal_says_why_and_what_to_do(library: Library, question: str, cause: str) -> None:
+    assert cause in library.refused(question)
 
 
 def test_files_are_listed_in_pages_the_last_first(library: Library) -> None:
@@ -213,6 +217,9 @@ def test_files_are_listed_in_pages_the_last_first(library: Library) -> None:
     first, rest = library.ok("first"), library.ok("rest")
     assert [entry["path"] for entry in first["documents"] + rest["documents"]] == paths
     (failed,) = library.ok("failed")["documents"]
+    assert [Path(entry["path"]).name for entry in library.ok("in folder")["documents"]] == ["ledger.pdf"]
+    assert library.ok("elsewhere")["documents"] == []
+    assert "'next' is no cursor" in library.refused("no cursor")
     assert failed["state"] == "failed" and failed["error"].startswith("corrupt: ")
 
 
@@ -259,7 +266,7 @@ def test_standard_output_carries_the_protocol_alone_and_ends_with_standard_input
 def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mcp", "mcp_types")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "daemon.mcp_server", raising=False)
+    monkeypatch.delitem(sys.modules, "daemon.mcp.server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = CliRunner().invoke(app, ["mcp", "--home", str(tmp_path)])
     assert done.exit_code == ExitCode.ENGINE
@@ -267,13 +274,13 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_database_is_opened_for_reading_only(library: Library) -> None:
-    with mcp_answers.library(library.home / "ocrd.db") as connection, pytest.raises(sqlite3.OperationalError):
+    with told.library(library.home / "ocrd.db") as connection, pytest.raises(sqlite3.OperationalError):
         connection.execute("DELETE FROM pages")
 
 
 @given(st.text(alphabet=st.sampled_from("ab \n€"), max_size=300), st.integers(1, 40))
 def test_parts_are_the_text_in_bounded_pieces(text: str, size: int) -> None:
-    parts = mcp_answers.parts_of(text, size)
+    parts = told.parts_of(text, size)
     assert "".join(parts) == text
     assert all(len(part) <= size for part in parts)
     assert all(parts) or parts == [""]
@@ -281,5 +288,5 @@ def test_parts_are_the_text_in_bounded_pieces(text: str, size: int) -> None:
 
 def test_parts_end_at_lines_where_they_can() -> None:
     text = "\n".join(["x" * 30] * 20)
-    assert all(part.endswith("\n") for part in mcp_answers.parts_of(text, 100)[:-1])
-    assert mcp_answers.parts_of("x" * 250, 100) == ["x" * 100, "x" * 100, "x" * 50]
+    assert all(part.endswith("\n") for part in told.parts_of(text, 100)[:-1])
+    assert told.parts_of("x" * 250, 100) == ["x" * 100, "x" * 100, "x" * 50]

@@ -1,0 +1,1 @@
+"""`ocrd mcp`: the library as tools for a language model."""
