@@ -206,6 +206,15 @@ class SettingsError(OcrdError):
     default_remedy = "see `ocrd config`"
 
 
+class ExistsError(OcrdError):
+    """Where something is to be written lies something else."""
+
+    code = "exists"
+    exit_code = ExitCode.USAGE
+    fault = Fault.FINAL
+    default_remedy = "choose another destination, or remove it first"
+
+
 class EngineUnavailableError(OcrdError):
     """An engine's library, language data or model is not installed."""
 

@@ -2,7 +2,154 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from daemon import console
+from daemon.commands import flags
+from daemon.commands.flags import AsJson, Home, Quiet, Verbose
+
+if TYPE_CHECKING:
+    from pipeline.convert.plan import Plan
+    from pipeline.convert.to_mlx import Converted
+    from storage.settings import Settings
+
+Src = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC", help="A folder with a checkpoint of dots.ocr, or a model's name (dots-ocr)."
+    ),
+]
+
+
+def mlx(
+    src: Src,
+    dst: Annotated[Path, typer.Argument(metavar="DST", help="The folder to make.")],
+    quantize: Annotated[
+        int | None, typer.Option(metavar="4|8", help="Bits a weight of the language model takes.")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="bfloat16|float16", help="What is not quantised is stored as this; else as it is."
+        ),
+    ] = None,
+    quantize_vision: Annotated[
+        bool, typer.Option("--quantize-vision", help="Quantise the vision tower too: boxes shift by it.")
+    ] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="COMMIT", help="The source's commit, for the manifest, where it is not known."),
+    ] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Convert a checkpoint to a folder that MLX reads fastest.
+
+    Weights are read and written one block at a time. An interrupted conversion goes on where it stopped when the same
+    command is given again; DST appears when all is done, with a manifest of hashes, settings and versions. Code in SRC
+    is never run.
+
+    \b
+    Examples:
+      ocrd convert mlx ./dots.ocr ./dots.ocr-bf16 --dtype bfloat16
+      ocrd convert mlx ./dots.ocr ./dots.ocr-8bit --quantize 8
+      ocrd read page.png --model ./dots.ocr-8bit
+    """
+    from dataclasses import asdict
+
+    from pipeline.convert import to_mlx
+
+    _one_of(quantize, to_mlx.BITS, "--quantize")
+    _one_of(dtype, to_mlx.DTYPES, "--dtype")
+    if quantize_vision and quantize is None:
+        raise typer.BadParameter("says nothing without --quantize", param_hint="--quantize-vision")
+    plan, found_revision = _examine(src, flags.settings(home=home))
+    options = to_mlx.Options(dtype, quantize, quantize_vision, revision or found_revision)
+
+    def tell(number: int, count: int, name: str) -> None:
+        if not quiet and not as_json and count > 1:
+            console.remark(f"{number} of {count}: {name}")
+
+    made = to_mlx.convert(plan, dst.expanduser(), options, now=time.time(), on_file=tell)
+    if as_json:
+        console.write_json(asdict(made) | {"folder": str(made.folder)})
+    elif not quiet:
+        _say_converted(made, dst)
+
+
+def _say_converted(made: Converted, dst: Path) -> None:
+    what = "is there already" if made.existed else "was written"
+    console.say(f"{console.escape_name(dst)} {what}: {console.size(made.size_bytes)} of weights")
+    if made.quantised:
+        console.say(f"{console.plural(made.quantised, 'layer')} quantised")
+    folder = str(dst) if "/" in str(dst) else f"./{dst}"
+    console.say(f"next: ocrd convert check SRC {console.escape_name(dst)} --image FILE")
+    console.say(f"      ocrd read FILE --engine vlm --model {console.escape_name(folder)}")
+
+
+def vision_weights(
+    src: Src,
+    out: Annotated[Path, typer.Argument(metavar="OUT.npz", help="The file to write.")],
+    dtype: Annotated[
+        str, typer.Option(metavar="float32|float16", help="float32 is exact; numpy has no bfloat16.")
+    ] = "float32",
+    home: Home = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the vision tower and projector alone, under stable names.
+
+    For what is built on exported weights: vision.patch_embed.proj.weight, vision.blocks.N.attn.qkv.weight,
+    vision.blocks.N.mlp.fc1.weight …, projector.weight, projector.bias; in PyTorch's layout. Every tensor of SRC is
+    either in OUT.npz or counted as left out (--json names them).
+
+    \b
+    Examples:
+      ocrd convert vision-weights ./dots.ocr vision.npz
+      ocrd convert vision-weights tiny vision.npz --json
+    """
+    from dataclasses import asdict
+
+    from pipeline.convert import vision_weights as weights
+
+    _one_of(dtype, ("float32", "float16"), "--dtype")
+    plan, _ = _examine(src, flags.settings(home=home))
+    made = weights.write(plan, out.expanduser(), "float32" if dtype == "float32" else "float16")
+    if as_json:
+        console.write_json(asdict(made) | {"path": str(out)})
+    elif not quiet:
+        console.say(
+            f"{console.plural(made.tensors, 'tensor')} written, {console.size(made.size_bytes)}, {made.dtype}; "
+            f"{len(made.left_out)} of the checkpoint's others left out"
+        )
+        fits = (
+            "as the language model takes"
+            if made.projector_out == made.hidden
+            else "NOT as the language model takes"
+        )
+        console.say(f"the projector gives {made.projector_out} columns, {fits}")
+
+
+def _examine(src: str, settings: Settings) -> tuple[Plan, str | None]:
+    """The checkpoint, checked tensor by tensor, and the commit it was pulled at. Raises: as `plan.examine`."""
+    from pipeline import model_files
+    from pipeline.convert import plan
+
+    named = src if model_files.is_folder_name(src) or not Path(src).is_dir() else f"./{src}"
+    location = model_files.locate(named, settings)
+    return plan.examine(location.folder, trusted=settings.trusted_models), location.revision
+
+
+def _one_of(value: int | str | None, known: tuple[int | str, ...], option: str) -> None:
+    if value is not None and value not in known:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(map(str, known))}", param_hint=option)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -12,4 +159,6 @@ def add_to(app: typer.Typer) -> None:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
+    for command in (mlx, vision_weights):
+        group.command()(command)
     app.add_typer(group, name="convert")
