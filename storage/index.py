@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -24,6 +24,7 @@ __all__ = ["Hit", "HitState", "grams", "search"]
 # Ranking reads a row per matching page. A word on more pages than this tells little: then the newest pages that
 # many are ranked, and older ones are found once another word or a filter narrows the search.
 RANKED_PAGES = 5_000
+PATHS_SHOWN = 1_000  # files of one content
 _FURNITURE = tuple(sorted(FURNITURE))
 
 
@@ -49,6 +50,7 @@ class Hit:
     page_id: int | None
     state: HitState
     paths: tuple[str, ...] = ()  # all files with this content, `path` first
+    file_id: int | None = None  # of `path`
 
 
 def search(
@@ -60,20 +62,24 @@ def search(
     limit: int = 20,
     name: str | None = None,
     marks: tuple[str, str] = ("[", "]"),
+    until: float | None = None,
+    engine: str | None = None,
+    offset: int = 0,
 ) -> list[Hit]:
     """Best pages for `query`, best first; any string is safe (see `storage.query`).
 
     `path`: a folder or file, absolute, relative to the working folder, or any part of a path; or a glob over it.
-    `since`: epoch seconds; content added, or a file of it first seen, then or later. `name`: part of a file name, or a
-    glob over it; without a query it lists the files. `marks` go around matches in the snippet, whose text has no
-    control characters: use some as marks to be sure they are marks.
+    `since`: epoch seconds; content added, or a file of it first seen, then or later; `until`: first seen before.
+    `name`: part of a file name, or a glob over it; without a query it lists the files. `engine`: who read the page,
+    an engine's name, `text-layer` or `blank`. `offset`: so many of the best are left out. `marks` go around matches in
+    the snippet, whose text has no control characters: use some as marks to be sure they are marks.
     """
     parsed = parse(query)
-    limit = max(0, limit)
-    files = file_filter(path, since, name)
+    files = file_filter(path, since, name, until)
+    wanted = _Wanted(files, engine, max(0, limit), max(0, offset), marks)
     if parsed.terms:
-        return _search_pages(conn, parsed, files, limit, marks)
-    return _search_names(conn, files, limit) if name and not query.strip() else []
+        return _search_pages(conn, parsed, wanted)
+    return _search_names(conn, wanted) if name and not query.strip() else []
 
 
 # --- filters -----------------------------------------------------------------------------------------------
@@ -81,13 +87,28 @@ def search(
 FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
 
 
-def file_filter(path: str | None, since: float | None, name: str | None) -> FileFilter | None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which of the matching pages."""
+
+    files: FileFilter | None
+    engine: str | None
+    limit: int
+    offset: int
+    marks: tuple[str, str]
+
+
+def file_filter(
+    path: str | None, since: float | None, name: str | None, until: float | None = None
+) -> FileFilter | None:
     """The condition that `search` puts on files; None where it puts none."""
     clauses: list[FileFilter] = []
     if path:
         clauses.append(_path_filter(path))
     if since is not None:
         clauses.append(("(f.first_seen >= ? OR d.added_at >= ?)", [since, since]))
+    if until is not None:
+        clauses.append(("f.first_seen < ?", [until]))
     if name:
         clauses.append(name_filter(_readable(name)))
     if not clauses:
@@ -122,56 +143,59 @@ def _readable(text: str) -> str:
 # --- pages -------------------------------------------------------------------------------------------------
 
 
-def _search_pages(
-    conn: sqlite3.Connection, query: Query, files: FileFilter | None, limit: int, marks: tuple[str, str]
-) -> list[Hit]:
+def _search_pages(conn: sqlite3.Connection, query: Query, wanted: _Wanted) -> list[Hit]:
     finder = snippet.Finder(query.terms)
     hits: list[Hit] = []
-    wanted = limit + 5
-    while limit:
-        ranked = _rank(conn, query, files, wanted)
-        found = (_page_hit(conn, row, score, finder, marks) for row, score in _visible(conn, ranked))
-        hits = list(islice((hit for hit in found if hit is not None), limit))
-        if len(hits) == limit or len(ranked) < wanted:
+    end = wanted.offset + wanted.limit
+    ranks = end + 5
+    while wanted.limit:
+        ranked = _rank(conn, query, wanted, ranks)
+        found = (
+            _page_hit(conn, row, score, files, finder, wanted.marks)
+            for row, score, files in islice(_visible(conn, ranked), wanted.offset, end)
+        )
+        hits = list(found)
+        if len(hits) == wanted.limit or len(ranked) < ranks:
             break
-        wanted *= 4  # pages of superseded documents took the places
+        ranks *= 4  # pages of superseded documents took the places
     return hits
 
 
-def _rank(
-    conn: sqlite3.Connection, query: Query, files: FileFilter | None, wanted: int
-) -> list[tuple[int, float]]:
+def _rank(conn: sqlite3.Connection, query: Query, wanted: _Wanted, ranks: int) -> list[tuple[int, float]]:
     """(page id, score) of the best pages, best first."""
     words = query.words_match
     if words is None:
-        return _rank_in(conn, "page_grams_fts", query.grams_match, files, wanted)
-    best = _rank_in(conn, "pages_fts", words, files, wanted)
-    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, files, wanted)
+        return _rank_in(conn, "page_grams_fts", query.grams_match, wanted, ranks)
+    best = _rank_in(conn, "pages_fts", words, wanted, ranks)
+    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, wanted, ranks)
     if not respelt:
         return best
     scores = dict(respelt) | dict(best)
-    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:wanted]
+    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:ranks]
 
 
 def _rank_in(
-    conn: sqlite3.Connection, table: str, match: str, files: FileFilter | None, wanted: int
+    conn: sqlite3.Connection, table: str, match: str, wanted: _Wanted, ranks: int
 ) -> list[tuple[int, float]]:
     allowed = ""
     values: list[object] = []
-    if files is not None:
-        condition, values = files
-        # The + keeps SQLite from running the whole query once per allowed page.
+    # The + keeps SQLite from running the whole query once per allowed page.
+    if wanted.files is not None:
+        condition, of_files = wanted.files
         allowed = f"""AND +{table}.rowid IN (SELECT id FROM pages WHERE document_id IN (
             SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {condition}
             UNION SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by
                   WHERE d.superseded_by IS NOT NULL AND {condition}))"""
-        values = values + values
+        values += of_files + of_files
+    if wanted.engine is not None:
+        allowed += f" AND +{table}.rowid IN (SELECT id FROM pages WHERE coalesce(engine, source) = ?)"
+        values.append(wanted.engine)
     rows = conn.execute(
         f"""SELECT id, score FROM (
               SELECT rowid AS id, bm25({table}) AS score FROM {table} WHERE {table} MATCH ? {allowed}
-              ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, wanted)})
+              ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, ranks)})
             ORDER BY score, id DESC LIMIT ?""",
-        [match, *values, wanted],
+        [match, *values, ranks],
     )
     return [(row[0], -row[1]) for row in rows]
 
@@ -185,44 +209,50 @@ WHERE p.id IN ({})
 """
 
 
+_File = tuple[int, str, bool]  # id, path, whether it is missing
+
+
 def _visible(
     conn: sqlite3.Connection, ranked: Sequence[tuple[int, float]]
-) -> list[tuple[sqlite3.Row, float]]:
-    """The rows of the ranked pages in that order, without those that a new reading has replaced."""
-    rows = {}
-    for start in range(0, len(ranked), 500):  # SQLite's limit on parameters
-        ids = [page_id for page_id, _ in ranked[start : start + 500]]
-        for row in conn.execute(_PAGE.format(",".join("?" * len(ids))), ids):
-            rows[row[0]] = row
-    return [(rows[i], score) for i, score in ranked if i in rows and not rows[i][6]]
+) -> Iterator[tuple[sqlite3.Row, float, list[_File]]]:
+    """The rows of the ranked pages in that order, with their files; without those that a new reading has replaced.
+
+    A page that no file leads to any more is left out too.
+    """
+    for start in range(0, len(ranked), 50):
+        part = ranked[start : start + 50]
+        ids = [page_id for page_id, _ in part]
+        rows = {row[0]: row for row in conn.execute(_PAGE.format(",".join("?" * len(ids))), ids)}
+        for page_id, score in part:
+            row = rows.get(page_id)
+            if row is not None and not row[6] and (files := _files_of(conn, row[5] or row[1])):
+                yield row, score, files
 
 
 def _page_hit(
     conn: sqlite3.Connection,
     row: sqlite3.Row,
     score: float,
+    files: list[_File],
     finder: snippet.Finder,
     marks: tuple[str, str],
-) -> Hit | None:
-    """None where no file leads to the page any more."""
+) -> Hit:
     page_id, document_id, page, label, text, superseded_by, _ = row
-    files = _files_of(conn, superseded_by or document_id)
-    if not files:
-        return None
-    state = HitState.SUPERSEDED if superseded_by else HitState.MISSING if files[0][1] else HitState.CURRENT
-    paths = tuple(path for path, _ in files)
+    state = HitState.SUPERSEDED if superseded_by else HitState.MISSING if files[0][2] else HitState.CURRENT
+    paths = tuple(path for _, path, _ in files)
     shown = snippet.make(text, finder, marks)
     boxes = _boxes(conn, page_id, finder)
-    return Hit(paths[0], page, label, shown, score, boxes, document_id, page_id, state, paths)
+    return Hit(paths[0], page, label, shown, score, boxes, document_id, page_id, state, paths, files[0][0])
 
 
-def _files_of(conn: sqlite3.Connection, document_id: int) -> list[tuple[str, bool]]:
-    """(path, is missing) of the files with this content, those that are there first."""
+def _files_of(conn: sqlite3.Connection, document_id: int) -> list[_File]:
+    """The files with this content, those that are there first."""
     return [
-        (row[0], row[1] is not None)
+        (row[0], row[1], row[2] is not None)
         for row in conn.execute(
-            "SELECT path, missing_since FROM files WHERE document_id = ? ORDER BY missing_since IS NOT NULL, id",
-            [document_id],
+            "SELECT id, path, missing_since FROM files WHERE document_id = ?"
+            " ORDER BY missing_since IS NOT NULL, id LIMIT ?",
+            [document_id, PATHS_SHOWN],
         )
     ]
 
@@ -251,14 +281,19 @@ def _boxes(conn: sqlite3.Connection, page_id: int, finder: snippet.Finder) -> tu
 # --- file names --------------------------------------------------------------------------------------------
 
 
-def _search_names(conn: sqlite3.Connection, files: FileFilter | None, limit: int) -> list[Hit]:
-    condition, values = files or ("1", [])
+def _search_names(conn: sqlite3.Connection, wanted: _Wanted) -> list[Hit]:
+    condition, values = wanted.files or ("1", [])
+    if wanted.engine is not None:
+        condition += (
+            " AND EXISTS (SELECT 1 FROM pages WHERE coalesce(engine, source) = ? AND document_id = d.id)"
+        )
+        values = [*values, wanted.engine]
     rows = conn.execute(
-        f"""SELECT f.path, f.missing_since, f.document_id, p.id, p.text
+        f"""SELECT f.path, f.missing_since, f.document_id, p.id, p.text, f.id
             FROM files f LEFT JOIN documents d ON d.id = f.document_id
                  LEFT JOIN pages p ON p.document_id = d.id AND p.page = 1
-            WHERE {condition} ORDER BY f.missing_since IS NOT NULL, f.first_seen DESC, f.id DESC LIMIT ?""",
-        [*values, limit],
+            WHERE {condition} ORDER BY f.missing_since IS NOT NULL, f.first_seen DESC, f.id DESC LIMIT ? OFFSET ?""",
+        [*values, wanted.limit, wanted.offset],
     )
     return [
         Hit(
@@ -272,6 +307,7 @@ def _search_names(conn: sqlite3.Connection, files: FileFilter | None, limit: int
             page_id=row[3],
             state=HitState.CURRENT if row[1] is None else HitState.MISSING,
             paths=(row[0],),
+            file_id=row[5],
         )
         for row in rows
     ]
