@@ -12,7 +12,7 @@ const UNREACHABLE = () =>
   new Told("The server does not answer", { remedy: "See whether `ocrd serve` or `ocrd watch --serve` is still running" });
 
 function told(status, body) {
-  if (status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+  if (status === 401) location.reload(); // the page itself then asks for the token
   const error = body?.error;
   return new Told(error?.message ?? `The server answered ${status}`, { remedy: error?.remedy, code: error?.code, status });
 }
