@@ -74,12 +74,8 @@ def _warm_up(engine: VlmEngine, prepared: Sequence[Prepared]) -> None:
         raise EngineError("there is no printed page to measure with")
     image = prepared[0].image
     assert image is not None  # as `_prepare` leaves them
-    for _ in zip(engine.stream(image, hint=_hint(prepared[0])), range(3), strict=False):
+    for _ in zip(engine.stream(image, hint=prepared[0].hint), range(3), strict=False):
         pass
-
-
-def _hint(prepared: Prepared) -> Any:
-    return prepared.draft or (prepared.layer.text.lines if prepared.layer.text is not None else ())
 
 
 def _measure(
@@ -125,7 +121,7 @@ def _read_all(engine: VlmEngine, prepared: Sequence[Prepared]) -> list[ImageRead
     for page in prepared:
         assert page.image is not None
         image = replace(page.image, document=f"{page.image.document}#{turn}")
-        engine.read(image, hint=_hint(page))
+        engine.read(image, hint=page.hint)
     kept, engine.keep = engine.keep, None
     return kept
 

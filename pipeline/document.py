@@ -22,6 +22,7 @@ from pipeline.engines.base import (
     needs_of,
     to_end,
 )
+from pipeline.engines.late_lines import LateLines
 from storage.errors import EngineUnavailableError, NoTextLayerError
 from storage.records import (
     Block,
@@ -55,8 +56,14 @@ class Prepared:
     layer: textlayer.TextLayer
     image: PageImage | None  # None where the text layer is the page's text
     is_blank: bool = False
-    draft: Sequence[Line] = ()  # a cheaper reading, where the engine wants one
+    draft: Sequence[Line] = ()  # a cheaper reading, where the engine wants one; may still be in the making
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def hint(self) -> Sequence[Line]:
+        """Another reading of the page: the engine's draft, else what its text layer says."""
+        lines = self.layer.text.lines if self.layer.text is not None else ()
+        return self.draft.or_else(lines) if isinstance(self.draft, LateLines) else self.draft or lines
 
 
 class DocumentReader:
@@ -104,9 +111,10 @@ class DocumentReader:
             raise RuntimeError("DocumentReader is used outside its with block")
         return self._source
 
-    def prepare(self, number: int) -> Prepared:
+    def prepare(self, number: int, previous: Sequence[Block] = ()) -> Prepared:
         """Text layer and, where it is not good enough, pixels of page `number` (from 1).
 
+        `previous`: what was read of the page another time, as a draft; never its text without being read again.
         Raises: the input errors of `storage.errors`, with file and page.
         """
         clock = _Clock()
@@ -115,7 +123,7 @@ class DocumentReader:
             clock.mark("text_layer")
             prepared = Prepared(number, page.label, page.width_pt, page.height_pt, layer, None)
             if layer.verdict is not LayerVerdict.GOOD or self._reads_every_page:
-                prepared = self._with_pixels(prepared, page, clock)
+                prepared = self._with_pixels(prepared, page, clock, tuple(previous))
         return replace(prepared, seconds=clock.seconds)
 
     @property
@@ -127,14 +135,16 @@ class DocumentReader:
             return textlayer.TextLayer(None, LayerVerdict.IGNORED, "left aside by --text-layer ignore")
         return textlayer.read_text_layer(page, sample_reader=self.sample_reader)
 
-    def _with_pixels(self, prepared: Prepared, page: source.SourcePage, clock: _Clock) -> Prepared:
+    def _with_pixels(
+        self, prepared: Prepared, page: source.SourcePage, clock: _Clock, previous: tuple[Block, ...]
+    ) -> Prepared:
         needs = needs_of(self.engine)
         image = rasterise.rasterise(
             page,
             dpi=needs.dpi or self.settings.dpi,
             max_pixels=min(needs.max_pixels or self.settings.max_pixels, self.settings.max_pixels),
         )
-        image = replace(image, document=str(self.path))
+        image = replace(image, document=str(self.path), previous=previous)
         clock.mark("rasterise")
         good = prepared.layer.verdict is LayerVerdict.GOOD
         empty = not good and blank.is_blank(image)
@@ -142,7 +152,7 @@ class DocumentReader:
         draft: Sequence[Line] = ()
         if isinstance(self.engine, Drafting) and needs.draft and not good and not empty:
             draft = self.engine.draft(image)
-            clock.mark("draft")
+            clock.mark("draft")  # of one in the making: nothing yet, see `_from_engine`
         return replace(prepared, image=image, is_blank=empty, draft=draft)
 
     def read(self, prepared: Prepared) -> PageReading:
@@ -182,12 +192,14 @@ class DocumentReader:
             raise EngineUnavailableError(
                 "this page needs OCR and no engine is set up", file=self.path, page=prepared.page
             )
-        hint = prepared.draft or (prepared.layer.text.lines if prepared.layer.text is not None else ())
+        hint = prepared.hint
         if isinstance(self.engine, Streaming):
             result = yield from self.engine.stream(image, hint=hint)
         else:
             result = self.engine.read(image, hint=hint)
         clock.mark("read")
+        if isinstance(hint, LateLines) and hint.seconds is not None:
+            clock.seconds["draft"] = hint.seconds
         warnings = (*image.warnings, *result.warnings)
         blocks = result.blocks
         if blocks is None:

@@ -8,8 +8,9 @@ together make half the text, and more ids than a picture of this size can hold.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pipeline.periods import PeriodTracker
@@ -49,14 +50,17 @@ class _Run:
 class Guard:
     """Watches one text. Call it with each id; `verdict` is there once it has answered with a reason."""
 
-    def __init__(self, tokenizer: Any, *, budget: int | None = None, independent: str = "") -> None:
+    def __init__(
+        self, tokenizer: Any, *, budget: int | None = None, independent: Callable[[], str] | None = None
+    ) -> None:
         """`tokenizer`: for its `decode`. `budget`: ids the picture can hold at most; None = any number.
 
-        `independent`: another reading of the same picture; what repeats there may repeat here.
+        `independent`: another reading of the same picture; what repeats there may repeat here. Asked for once
+        something repeats, and waited for: when a text ends must not depend on how soon that reading is there.
         """
         self._tokenizer = tokenizer
         self._budget = budget
-        self._independent = skeleton(independent)
+        self._independent = independent
         self._periods = PeriodTracker(LONGEST, COPIES)
         self._runs: dict[int, _Run] = {}  # by period
         self._parts: list[tuple[int, int]] = []  # ended runs as (first id, end), apart and in order
@@ -77,10 +81,6 @@ class Guard:
     def keep(self) -> int:
         """How many ids are good; all of them while nothing is wrong."""
         return self.verdict.keep if self.verdict is not None else len(self.ids)
-
-    def is_looping(self) -> bool:
-        """Whether a unit with words in it is being repeated that a page seldom holds so often."""
-        return any(run.unit.counts for run in self._runs.values())
 
     def left(self) -> int | None:
         """How many more ids end the text if what repeats goes on; None while nothing does."""
@@ -109,8 +109,12 @@ class Guard:
 
     def _confirmed(self, text: str) -> int:
         """How often the independent reading has `text`."""
-        said = skeleton(text) if self._independent else ""
-        return self._independent.count(said) if len(said) >= _LEAST_CONFIRMED else 0
+        said = skeleton(text)
+        return self._other_reading.count(said) if len(said) >= _LEAST_CONFIRMED else 0
+
+    @cached_property
+    def _other_reading(self) -> str:
+        return skeleton(self._independent()) if self._independent is not None else ""
 
     def _loop(self, period: int, run: _Run) -> Verdict:
         start = len(self.ids) - run.length - period

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.engines.base import EngineReading, Piece
@@ -30,7 +30,7 @@ class Rung:
 
 
 def climb(
-    rungs: Sequence[Rung], *, time_s: float, clock: Callable[[], float] = time.monotonic
+    rungs: Iterable[Rung], *, time_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Generator[Piece, None, EngineReading]:
     """Read by the first rung that finishes; the reading tells of all that were tried, if it was not the first.
 

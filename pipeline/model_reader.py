@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from pipeline.adapter import inputs as page_inputs
 from pipeline.adapter.loading import LoadedModel
 from pipeline.adapter.session import MlxSession
+from pipeline.beside import ALONE, Beside
 from pipeline.decode import DecodeOptions, Outcome, Step, decode
-from pipeline.engines.base import Piece
+from pipeline.engines.base import Piece, to_end
 from pipeline.guard import Guard, GuardedSchedule, Verdict
 from pipeline.presets import Output, Preset, Task
 from pipeline.prompts import Prompt
@@ -20,7 +21,7 @@ from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
 from pipeline.proposers.neural import NEURAL
 from pipeline.reference.codec import CharacterCodec, Codec
-from pipeline.reference.source import DraftSource, Reference
+from pipeline.reference.source import DraftSource
 from pipeline.rules import NoRepeatNGram
 from pipeline.schedule import AdaptiveSchedule, CostCurve, CostSchedule, FixedSchedule, Schedule
 from pipeline.text_stream import TextStream, text_of
@@ -62,6 +63,7 @@ class ImageReading:
     outcome: Outcome = field(default_factory=Outcome)
     hit: bool = False  # the vision features came from the store
     image_tokens: int = 0
+    prompt_tokens: int = 0  # image tokens included
     input_px: tuple[int, int] | None = (
         None  # width, height the processor made of it: the space of dots.ocr's boxes
     )
@@ -123,34 +125,25 @@ class ModelReader:
             raise SettingsError(f"{self.preset.name} knows no task {task}; it knows {known}") from None
 
     def stream(
-        self,
-        image: Image.Image,
-        task: Task | None = None,
-        *,
-        table: NGramTable | None = None,
-        suffix: str = "",
-        independent: str = "",
-        reference: Reference | None = None,
+        self, image: Image.Image, task: Task | None = None, beside: Beside = ALONE
     ) -> Generator[Piece, None, ImageReading]:
         """Read `image` (RGB), yielding text as it is accepted; the generator's return value is the whole reading.
 
-        `table`: token history of the document, extended by this reading. `suffix` follows the prompt (a region's box).
-        `independent`: another reading of the image, for the guard: what repeats there may repeat here.
-        `reference`: the same as a draft to write on, made for the size of the model's input.
         Closing the generator cancels between two passes. Raises: `EngineError`, `OutOfMemoryError`.
         """
         prompt = self.prompt(task or self.preset.task)
         reading = ImageReading(prompt)
         options = dict(self.preset.processor_options)
         started = time.perf_counter()
-        prepared = page_inputs.prepare(self.loaded, prompt.text + suffix, image, options)
+        prepared = page_inputs.prepare(self.loaded, prompt.text, image, options)
         reading.seconds["inputs"] = time.perf_counter() - started
         reading.input_px = page_inputs.input_size(self.loaded, prepared)
         draft = None
-        if reference is not None and registry.resolve(self.settings.mode) == "reference":
-            draft = self._draft(reference(reading.input_px), task)
+        if beside.reference is not None and registry.resolve(self.settings.mode) == "reference":
+            draft = self._draft(beside.reference(reading.input_px), task)
         encoded = self.encoder.encode(prepared, image, options)
         reading.hit, reading.image_tokens = encoded.hit, len(prepared.positions)
+        reading.prompt_tokens = prepared.length
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
         drafter = self._drafter_for(draft)
@@ -161,9 +154,11 @@ class ModelReader:
         mode, own = self.settings.mode, None
         if drafter is not None:
             mode, own = drafter.kind, drafter.page(session)
-        proposer = registry.create(mode, table if table is not None else NGramTable(), draft, own)
+        table = beside.table if beside.table is not None else NGramTable()
+        written_before = len(table.history)
+        proposer = registry.create(mode, table, draft, own)
         budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
-        guard = Guard(self.loaded.tokenizer, budget=budget, independent=independent)
+        guard = Guard(self.loaded.tokenizer, budget=budget, independent=beside.independent)
         loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))
         stream = TextStream(self.loaded.tokenizer)
         while True:
@@ -182,30 +177,14 @@ class ModelReader:
         if reading.stop_reason is not StopReason.COMPLETE and guard.verdict is not None:
             reading.guard = guard.verdict
             reading.text = text_of(self.loaded.tokenizer, reading.ids)
+            table.drop(len(table.history) - written_before - guard.verdict.keep)
         reading.text = self._without_stop_string(reading.text)
         reading.seconds["decode"] = time.perf_counter() - started
         return reading
 
-    def read(
-        self,
-        image: Image.Image,
-        task: Task | None = None,
-        *,
-        table: NGramTable | None = None,
-        suffix: str = "",
-        independent: str = "",
-        reference: Reference | None = None,
-    ) -> ImageReading:
+    def read(self, image: Image.Image, task: Task | None = None, beside: Beside = ALONE) -> ImageReading:
         """`stream` to its end."""
-        pieces = self.stream(
-            image, task, table=table, suffix=suffix, independent=independent, reference=reference
-        )
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                reading: ImageReading = end.value
-                return reading
+        return to_end(self.stream(image, task, beside))
 
     def _drafter_for(self, draft: registry.PageDraft | None) -> Drafter | None:
         """The neural drafter, where it was asked for; with `auto` where there is no reading to draft from."""

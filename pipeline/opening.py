@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import calibration, checkpoint, startup_check, vision
 from pipeline.adapter import loading
+from pipeline.beside import Beside
 from pipeline.model_reader import DecodeSettings, ModelReader
 from pipeline.proposers import registry
 from pipeline.proposers.neural import NEURAL
@@ -95,9 +96,8 @@ def check(settings: Settings, reader: ModelReader, mode: str) -> Verdict:
     lines = [DraftLine(line) for line in startup_check.LINES]
 
     def read(mode: str) -> tuple[Outcome, float]:
-        reading = reader.with_mode(mode, startup_check.MAX_TOKENS).read(
-            image, reference=lambda _: ReadyDraft(lines)
-        )
+        checked = reader.with_mode(mode, startup_check.MAX_TOKENS)
+        reading = checked.read(image, beside=Beside(reference=lambda _: ReadyDraft(lines)))
         return reading.outcome, reading.seconds.get("decode", 0.0)
 
     def take() -> Verdict:

@@ -14,7 +14,7 @@ _MARKS = re.compile(r"(\*\*|__|`)")
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class AnswerSpace:
     """How a model's coordinates map to the page: a box is scaled by `width_pt / width` and `height_pt / height`.
 
     `width`, `height`: of the space the model answers in, model-input pixels or 999.
@@ -63,9 +63,9 @@ class Answer:
     dropped: tuple[str, ...] = field(default_factory=tuple)  # what was left out, in words
 
 
-def to_block(cell: Cell, category: Category, frame: Frame) -> Block:
+def to_block(cell: Cell, category: Category, space: AnswerSpace) -> Block:
     """The block of a cell: heading marks become its level, HTML tables Markdown where that can hold them."""
-    box = frame.to_page(cell.box) if cell.box is not None else frame.whole
+    box = space.to_page(cell.box) if cell.box is not None else space.whole
     source = (cell.text or "").strip()
     if category is Category.PICTURE:
         return Block(category, box, "", "", confidence=None)

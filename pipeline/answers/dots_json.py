@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from pipeline.answers.cells import Answer, Cell, Frame, to_block
+from pipeline.answers.cells import Answer, AnswerSpace, Cell, to_block
 from storage.records import Category
 
 CATEGORIES = {
@@ -60,7 +60,7 @@ class CellScanner:
         return None if start < 0 else _salvage(self.text[start:])
 
 
-def parse(text: str, frame: Frame) -> Answer:
+def parse(text: str, space: AnswerSpace) -> Answer:
     """The blocks of a whole answer; see `Answer`."""
     if _EMPTY.match(text):
         return Answer((), blank=True)
@@ -70,7 +70,7 @@ def parse(text: str, frame: Frame) -> Answer:
     if last is not None:
         cells.append(last)
     kept, dropped = _without_repeats(cells)
-    blocks = tuple(to_block(cell, CATEGORIES.get(cell.label, Category.TEXT), frame) for cell in kept)
+    blocks = tuple(to_block(cell, CATEGORIES.get(cell.label, Category.TEXT), space) for cell in kept)
     whole = last is None and (not cells or text.rstrip().rstrip("`").rstrip().endswith("]"))
     return Answer(blocks, whole=whole and bool(cells), dropped=dropped)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.answers.cells import Answer, Cell, Frame, to_block
+from pipeline.answers.cells import Answer, AnswerSpace, Cell, to_block
 from storage.records import Category
 
 SPAN = 999.0
@@ -42,24 +42,24 @@ _DET = re.compile(rf"<\|det\|>\s*(?P<label>[^\[<]*?)\s*(?P<boxes>{_BOX})\s*<\|/d
 _MARKUP = re.compile(r"<\|/?(?:ref|det|grounding)\|>|<PAGE>|<｜[^｜]*｜>")
 
 
-def parse_ref(text: str, frame: Frame) -> Answer:
+def parse_ref(text: str, space: AnswerSpace) -> Answer:
     """DeepSeek-OCR and DeepSeek-OCR-2 under a grounding prompt: label, boxes, then the text they belong to."""
-    return _parse(text, _REF, frame)
+    return _parse(text, _REF, space)
 
 
-def parse_det(text: str, frame: Frame) -> Answer:
+def parse_det(text: str, space: AnswerSpace) -> Answer:
     """Unlimited-OCR: label and box in one mark, then the text."""
-    return _parse(text, _DET, frame)
+    return _parse(text, _DET, space)
 
 
-def _parse(text: str, mark: re.Pattern[str], frame: Frame) -> Answer:
+def _parse(text: str, mark: re.Pattern[str], space: AnswerSpace) -> Answer:
     marks = list(mark.finditer(text))
     first = marks[0].start() if marks else len(text)
     cells = [Cell(None, "text", before)] if (before := _clean(text[:first])) else []
     for at, found in enumerate(marks):
         end = marks[at + 1].start() if at + 1 < len(marks) else len(text)
         cells += _cells(found, _clean(text[found.end() : end]))
-    blocks = tuple(to_block(cell, _category(cell), frame) for cell in cells)
+    blocks = tuple(to_block(cell, _category(cell), space) for cell in cells)
     return Answer(tuple(b for b in blocks if b.text or b.category is Category.PICTURE))
 
 

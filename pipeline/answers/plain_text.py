@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rapidfuzz.distance import Indel
 
-from pipeline.answers.cells import Answer, Cell, Frame, to_block
+from pipeline.answers.cells import Answer, AnswerSpace, Cell, to_block
 from storage.records import Box, Category, Line
 
 _FENCE = re.compile(r"\A\s*```(?:markdown)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
@@ -20,7 +20,7 @@ _LIST_ITEM = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+\S")
 MATCHED = 0.4  # part of a block's characters that must be found in the draft for its box to be trusted
 
 
-def parse(text: str, frame: Frame, draft: Sequence[Line] = ()) -> Answer:
+def parse(text: str, space: AnswerSpace, draft: Sequence[Line] = ()) -> Answer:
     """Blocks of a Markdown answer; boxes from `draft` (page points), the whole page where nothing matches."""
     fenced = _FENCE.match(text)
     body = (fenced.group(1) if fenced else text).strip()
@@ -31,7 +31,7 @@ def parse(text: str, frame: Frame, draft: Sequence[Line] = ()) -> Answer:
     blocks = []
     for chunk, box in zip(chunks, boxes, strict=True):
         cell = Cell(None, "", chunk)
-        block = to_block(cell, _category(chunk), frame)
+        block = to_block(cell, _category(chunk), space)
         blocks.append(block if box is None else replace(block, box=box))
     return Answer(tuple(blocks))
 

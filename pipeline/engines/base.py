@@ -30,6 +30,7 @@ class PageImage:
     dpi: float
     warnings: tuple[PageWarning, ...] = ()
     document: str = ""  # equal for pages of one document: what an engine may remember from page to page
+    previous: tuple[Block, ...] = ()  # what was read of it another time: a draft for engines that want one
 
     @property
     def scale_x(self) -> float:
@@ -85,12 +86,12 @@ class EngineNeeds:
 
 @runtime_checkable
 class Drafting(Protocol):
-    """An engine that wants a cheap reading of the page first, made while it reads another."""
+    """An engine that wants a cheap reading of the page beside its own."""
 
     needs: EngineNeeds
 
     def draft(self, page: PageImage) -> Sequence[Line]:
-        """Lines of a cheaper engine. Called from another thread than `read`; one thread at a time."""
+        """Lines of a cheaper engine, which may still be in the making. Called from another thread than `read`."""
         ...
 
 

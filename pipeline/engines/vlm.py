@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline import regions, structure, support
 from pipeline.answers import dots_json, grounding, plain_text
-from pipeline.answers.cells import Answer, Cell, Frame, to_block
-from pipeline.engines.base import EngineNeeds, EngineReading, PageImage, Piece
+from pipeline.answers.cells import Answer, AnswerSpace, Cell, to_block
+from pipeline.beside import Beside
+from pipeline.engines.base import EngineNeeds, EngineReading, PageImage, Piece, to_end
+from pipeline.engines.late_lines import LateLines
 from pipeline.engines.region_reading import RegionReading
 from pipeline.engines.stops import stop_warning
 from pipeline.ladder import SMALLER, Rung, climb
@@ -18,6 +21,7 @@ from pipeline.presets import Mode, Output, Preset, Task
 from pipeline.proposers.lookup import NGramTable
 from pipeline.reference.draft import DraftLine
 from pipeline.reference.lines import from_blocks, from_page
+from pipeline.reference.previous import lines_within, words_within
 from pipeline.reference.source import DraftSource, ReadyDraft, in_background
 from storage.errors import OcrdError
 from storage.records import Block, Category, Line, PageText, PageWarning, StopReason
@@ -49,8 +53,10 @@ class VlmEngine:
         self.needs = EngineNeeds(self.preset.dpi, self.preset.max_pixels, every_page=True, draft=True)
         self._reader: ModelReader | None = None
         self._drafter: TesseractEngine | None = None
+        self._drafts = ThreadPoolExecutor(1, "draft")  # its thread is made with the first draft
         self._classic: ClassicEngine | None = None
-        self._table: tuple[str, NGramTable] = ("", NGramTable())
+        self.history: tuple[str, NGramTable] = ("", NGramTable())  # of the document read last
+        self.climbs = True  # whether a page that is cut short is read again in other ways
         self._noticed = False
         self.keep: list[ImageReading] | None = None  # a bench puts a list here to see every reading
 
@@ -63,10 +69,13 @@ class VlmEngine:
         )
 
     def draft(self, page: PageImage) -> Sequence[Line]:
-        """Tesseract's lines: regions for region models, and the draft of what will be written.
+        """Tesseract's lines, still in the making: regions for region models, and the draft of what will be written.
 
         A draft saves time, and for region models finds the regions; where Tesseract fails there is none.
         """
+        return LateLines.by(self._drafts, lambda: self._read_cheaply(page))
+
+    def _read_cheaply(self, page: PageImage) -> Sequence[Line]:
         from pipeline.engines.tesseract import TesseractEngine
 
         try:
@@ -83,13 +92,7 @@ class VlmEngine:
 
     def read(self, page: PageImage, *, hint: Sequence[Line] = ()) -> EngineReading:
         """`stream` to its end; see `pipeline.engines.base.Engine.read`."""
-        pieces = self.stream(page, hint=hint)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                reading: EngineReading = end.value
-                return reading
+        return to_end(self.stream(page, hint=hint))
 
     def stream(self, page: PageImage, *, hint: Sequence[Line] = ()) -> Pieces:
         """Read the page, yielding text as it is accepted.
@@ -116,40 +119,54 @@ class VlmEngine:
         off = self._reader.drafts_off if self._reader is not None else ""
         return f"drafts off: {off}" if off else ""
 
-    def close(self) -> None:
-        """Let go of the model."""
+    def unload(self) -> None:
+        """Let go of the model; the next page loads it again."""
         if self._reader is not None and self._reader.encoder.store is not None:
             self._reader.encoder.store.close()
+        self._reader = None
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._drafts.shutdown(cancel_futures=True)
+        self.unload()
         for engine in (self._drafter, self._classic):
             if engine is not None:
                 engine.close()
-        self._reader = self._drafter = self._classic = None
+        self._drafter = self._classic = None
 
     # --- a whole page at once ------------------------------------------------------------------------
 
     def _page(self, page: PageImage, hint: Sequence[Line]) -> Pieces:
         """The whole page, and where that is cut short the other ways to read it."""
-        rungs = [Rung("page", lambda: self._whole(page, hint, self.preset.task))]
+        return (yield from climb(self._rungs(page, hint), time_s=self.settings.page_timeout_s))
+
+    def _rungs(self, page: PageImage, hint: Sequence[Line]) -> Iterator[Rung]:
+        yield Rung("page", lambda: self._whole(page, hint, self.preset.task))
+        if not self.climbs:
+            return
         if (other := self.preset.retry_task) is not None:
-            rungs.append(Rung("task", lambda: self._whole(page, hint, other)))
-        if hint:
-            rungs.append(Rung("regions", lambda: self._blocks(page, hint)))
-        rungs.append(Rung("dpi", lambda: self._whole(_smaller(page), hint, self.preset.task)))
-        rungs.append(Rung("classic", lambda: self._classically(page), cheap=True))
-        return (yield from climb(rungs, time_s=self.settings.page_timeout_s))
+            yield Rung("task", lambda: self._whole(page, hint, other))
+        if hint:  # asked for no sooner than here: it may still be in the making
+            yield Rung("regions", lambda: self._blocks(page, hint))
+        yield Rung("dpi", lambda: self._whole(_smaller(page), hint, self.preset.task))
+        yield Rung("classic", lambda: self._classically(page), cheap=True)
 
     def _whole(self, page: PageImage, hint: Sequence[Line], task: Task) -> Pieces:
-        picture, other, output = page.image.convert("RGB"), _said(hint), self._output(task)
+        """The whole page; nothing here looks at `hint`, which may be late, in this thread."""
+        picture, output = page.image.convert("RGB"), self._output(task)
 
         def reference(input_px: tuple[int, int] | None) -> DraftSource:
-            text, frame = PageText(page.width_pt, page.height_pt, tuple(hint)), _frame(output, input_px, page)
-            return in_background(lambda: from_page(text, frame.to_model))
+            to_model = _space(output, input_px, page).to_model
+            if page.previous:
+                return ReadyDraft(from_blocks(page.previous, to_model))
+            return in_background(
+                lambda: from_page(PageText(page.width_pt, page.height_pt, tuple(hint)), to_model)
+            )
 
-        reading = yield from self.reader().stream(
-            picture, task, table=self._history(page), independent=other, reference=reference if hint else None
-        )
+        beside = Beside(self._history(page), independent=lambda: _said(hint), reference=reference)
+        reading = yield from self.reader().stream(picture, task, beside)
         self._kept(reading)
-        answer = parse(output, reading.text, _frame(output, reading.input_px, page), hint)
+        answer = parse(output, reading.text, _space(output, reading.input_px, page), hint)
         return EngineReading(
             blocks=answer.blocks,
             stop_reason=StopReason.BLANK if answer.blank else reading.stop_reason,
@@ -182,7 +199,8 @@ class VlmEngine:
         for piece in regions.line_pieces(hint, text_height_px=height, width_px=width[0]):
             picture = regions.line_picture(page, piece, hint[piece.line], height)
             words = " ".join(word.text for word in piece.words)
-            found = yield from reading.read(picture, None, words, [DraftLine(words)])
+            draft = DraftLine(words_within(page.previous, piece.box) or words)
+            found = yield from reading.read(picture, None, words, [draft])
             read.setdefault(piece.line, []).append((piece, words if found is None else found.text))
         lines = tuple(regions.with_text(hint[index], pieces) for index, pieces in read.items())
         lines = tuple(line for line in lines if line.text)
@@ -197,7 +215,8 @@ class VlmEngine:
                 blocks.append(block)
                 continue
             picture, task = regions.crop(page, block.box).convert("RGB"), self._task(block.category)
-            found = yield from reading.read(picture, task, block.text, from_blocks([block]))
+            draft = lines_within(page.previous, block.box) or from_blocks([block])
+            found = yield from reading.read(picture, task, block.text, draft)
             blocks += (block,) if found is None else _reread(block, self._plain(task, found))
         return self._together(reading, blocks=tuple(blocks))
 
@@ -205,10 +224,10 @@ class VlmEngine:
         def reads(
             picture: Image.Image, task: Task | None, other: str, draft: Sequence[DraftLine]
         ) -> Generator[Piece, None, ImageReading]:
-            found = yield from self.reader().stream(
-                picture, task, table=self._history(page), independent=other,
-                reference=lambda _: ReadyDraft(draft),
-            )  # fmt: skip
+            beside = Beside(
+                self._history(page), independent=lambda: other, reference=lambda _: ReadyDraft(draft)
+            )
+            found = yield from self.reader().stream(picture, task, beside)
             return self._kept(found)
 
         return RegionReading(reads)
@@ -221,7 +240,7 @@ class VlmEngine:
         """A region's answer without the boxes of models that know no other form."""
         if (output := self._output(task)) is Output.TEXT:
             return reading.text
-        answer = parse(output, reading.text, Frame(1.0, 1.0, 1.0, 1.0), ())
+        answer = parse(output, reading.text, AnswerSpace(1.0, 1.0, 1.0, 1.0), ())
         return "\n\n".join(block.markdown for block in answer.blocks)
 
     def _together(
@@ -257,12 +276,12 @@ class VlmEngine:
 
     def _history(self, page: PageImage) -> NGramTable:
         """The tokens written for the document so far; a new document starts a new table."""
-        if self._table[0] != page.document or not page.document:
-            self._table = (page.document, NGramTable())
-        return self._table[1]
+        if self.history[0] != page.document or not page.document:
+            self.history = (page.document, NGramTable())
+        return self.history[1]
 
 
-def parse(output: Output, text: str, frame: Frame, hint: Sequence[Line]) -> Answer:
+def parse(output: Output, text: str, frame: AnswerSpace, hint: Sequence[Line]) -> Answer:
     """The blocks of an answer in the form that a preset's model gives."""
     match output:
         case Output.DOTS_JSON:
@@ -275,18 +294,18 @@ def parse(output: Output, text: str, frame: Frame, hint: Sequence[Line]) -> Answ
             return plain_text.parse(text, frame, hint)
 
 
-def _frame(output: Output, input_px: tuple[int, int] | None, page: PageImage) -> Frame:
+def _space(output: Output, input_px: tuple[int, int] | None, page: PageImage) -> AnswerSpace:
     """The coordinate space a model answers in: pixels of its resized input, or 0…999."""
     if output is Output.DOTS_JSON and input_px is not None:
-        return Frame(*input_px, page.width_pt, page.height_pt)
-    return Frame(grounding.SPAN, grounding.SPAN, page.width_pt, page.height_pt)
+        return AnswerSpace(*input_px, page.width_pt, page.height_pt)
+    return AnswerSpace(grounding.SPAN, grounding.SPAN, page.width_pt, page.height_pt)
 
 
 def _reread(block: Block, text: str) -> tuple[Block, ...]:
     """`block` with the model's words in place of the draft's; nothing where the model saw nothing."""
     if not text.strip():
         return ()
-    whole = Frame(1.0, 1.0, 1.0, 1.0)
+    whole = AnswerSpace(1.0, 1.0, 1.0, 1.0)
     again = to_block(Cell(None, "", text), block.category, whole)
     level = block.level if block.level is not None else again.level
     return (replace(again, box=block.box, level=level, confidence=None),)

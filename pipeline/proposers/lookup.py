@@ -20,20 +20,31 @@ class NGramTable:
         self.longest = longest
         self.history: list[int] = []
         self._latest: dict[tuple[int, ...], int] = {}  # n-gram → index of what followed it last
-        self._start = 0  # n-grams do not reach across pages
+        self._starts = [0]  # of the pages: n-grams do not reach across them
 
     def start_page(self) -> None:
         """What comes next does not continue what was added before."""
-        self._start = len(self.history)
+        self._starts.append(len(self.history))
 
     def add(self, ids: Sequence[int]) -> None:
         """Append `ids` to the page being written."""
         for token in ids:
             here = len(self.history)
             for size in range(self.shortest, self.longest + 1):
-                if here - size >= self._start:
+                if here - size >= self._starts[-1]:
                     self._latest[tuple(self.history[here - size : here])] = here
             self.history.append(token)
+
+    def drop(self, count: int) -> None:
+        """Forget the last `count` ids of the page being written, as if they had never been: a loop is no example."""
+        if count <= 0:
+            return
+        history, starts = self.history, self._starts
+        kept = max(starts[-1], len(history) - count)
+        self.history, self._starts, self._latest = [], [], {}
+        for start, end in zip(starts, [*starts[1:], kept], strict=True):
+            self.start_page()
+            self.add(history[start:end])
 
     def continuation(self, limit: int) -> tuple[int, ...]:
         """Up to `limit` ids that followed the longest known n-gram ending the page so far; one id is no n-gram."""
@@ -43,7 +54,7 @@ class NGramTable:
         """`continuation`, and the length of the n-gram it rests on, `shortest` at least."""
         here = len(self.history)
         for size in range(self.longest, max(self.shortest, shortest) - 1, -1):
-            if here - size < self._start:
+            if here - size < self._starts[-1]:
                 continue
             at = self._latest.get(tuple(self.history[here - size :]))
             if at is not None:

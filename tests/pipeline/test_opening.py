@@ -15,6 +15,7 @@ blas.preload()
 pytest.importorskip("mlx.core", reason="mlx has no wheel for this machine")
 
 from pipeline import opening  # noqa: E402
+from pipeline.beside import Beside  # noqa: E402
 from pipeline.model_reader import ModelReader  # noqa: E402
 from pipeline.proposers import corrupt  # noqa: E402
 from pipeline.reference.draft import DraftLine  # noqa: E402
@@ -94,7 +95,7 @@ def test_where_there_is_no_reading_to_draft_from_auto_takes_the_trained_drafter(
     assert alone.ids == truth.ids
     assert alone.passes < truth.passes / 2  # it has learnt something: 3.8 tokens a pass here
     lines = [DraftLine(line) for line in startup_check.LINES]
-    helped = reader.read(image, reference=lambda _: ReadyDraft(lines)).outcome
+    helped = reader.read(image, beside=Beside(reference=lambda _: ReadyDraft(lines))).outcome
     assert helped.ids == truth.ids
     assert helped.passes != alone.passes
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.answers.cells import Frame
+from pipeline.answers.cells import AnswerSpace
 from pipeline.answers.dots_json import CATEGORIES, CellScanner, parse
 from storage.records import Category
 
-FRAME = Frame(1000, 2000, 500, 1000)
+FRAME = AnswerSpace(1000, 2000, 500, 1000)
 ALPHA = {"bbox": [10, 20, 110, 40], "category": "Text", "text": "alpha"}
 FORMULA = {"bbox": [10, 60, 110, 90], "category": "Formula", "text": r"\frac{a}{b} + {x}{y}"}
 BETA = {"bbox": [10, 120, 110, 140], "category": "Text", "text": 'beta "quoted" } ]'}
@@ -159,7 +159,7 @@ def test_an_answer_cut_anywhere_keeps_all_cells_before_the_cut(
 def test_a_box_to_the_model_and_back_is_within_a_pixel(
     part: tuple[float, ...], width: int, height: int, width_pt: float, height_pt: float
 ) -> None:
-    frame = Frame(width, height, width_pt, height_pt)
+    frame = AnswerSpace(width, height, width_pt, height_pt)
     left, right = sorted((part[0] * width_pt, part[2] * width_pt))
     top, bottom = sorted((part[1] * height_pt, part[3] * height_pt))
     model = [int(v) for v in frame.to_model((left, top, right, bottom))]  # models write whole pixels

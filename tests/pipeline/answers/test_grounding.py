@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.answers.cells import Frame
+from pipeline.answers.cells import AnswerSpace
 from pipeline.answers.grounding import parse_det, parse_ref
 from storage.records import Category
 
-FRAME = Frame(999, 999, 600, 800)
+FRAME = AnswerSpace(999, 999, 600, 800)
 
 
 def test_labels_boxes_and_texts_of_deepseek() -> None:

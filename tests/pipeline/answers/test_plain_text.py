@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.answers.cells import Frame
+from pipeline.answers.cells import AnswerSpace
 from pipeline.answers.plain_text import parse
 from storage.records import Category, Line
 
-FRAME = Frame(1, 1, 600, 800)
+FRAME = AnswerSpace(1, 1, 600, 800)
 DRAFT = [
     Line("Harbour report", (50, 40, 300, 60)),
     Line("The tide tab1es were re-", (50, 100, 550, 112)),

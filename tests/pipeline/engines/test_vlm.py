@@ -148,9 +148,9 @@ def test_python_api(letter: Path, settings: Settings) -> None:
 
 @pytest.mark.parametrize("output", list(Output))
 def test_every_form_of_answer_has_a_parser(output: Output) -> None:
-    from pipeline.answers.cells import Frame
+    from pipeline.answers.cells import AnswerSpace
 
-    assert parse(output, "", Frame(1, 1, 1, 1), ()).blocks == ()
+    assert parse(output, "", AnswerSpace(1, 1, 1, 1), ()).blocks == ()
 
 
 def test_reference_drafts_of_the_tiny_model_are_characters_as_it_writes_them(

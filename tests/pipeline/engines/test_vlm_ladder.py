@@ -63,7 +63,7 @@ class ScriptedReader:
     asked: list[tuple[Task | None, int]]  # task, width of the picture
 
     def stream(
-        self, image: Image.Image, task: Task | None = None, **_: object
+        self, image: Image.Image, task: Task | None = None, *_: object
     ) -> Generator[Piece, None, ImageReading]:
         self.asked.append((task, image.width))
         text, reason = self.script.pop(0)
