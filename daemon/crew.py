@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from daemon import logs, mac_access, power, processes
+from daemon.asks.places import died_answering
 from daemon.backups import Keeper, open_for_work
 from daemon.pool import Pool, default_workers
 from daemon.processes import HomeLock
@@ -126,9 +127,14 @@ class Crew:
         self._notice_jump(now)
         for death in self.pool.bury():
             reach("crew.buried")
+            answered = died_answering(self.settings.home, death.owner)
+            if (
+                answered
+            ):  # what was asked for is to blame: the pages it held beside it are given back uncounted
+                jobs.release(self.conn, death.owner)
             recovered = jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
             workers.remove(self.conn, death.owner)
-            held_work = bool(recovered.pages or recovered.files)
+            held_work = bool(answered or recovered.pages or recovered.files)
             self.pool.note_death(death, held_work)
             if not death.expected:
                 self.say(f"a worker died{' at its page' if held_work else ''}; another takes over")
@@ -196,7 +202,8 @@ class Crew:
     def check_space(self) -> None:
         """Pause while a disk we write to is full; go on by itself once there is space."""
         for pause in jobs.paused(self.conn):
-            if pause.kind == "disk_full" and _free_bytes(pause.path or self.settings.home) > ENOUGH_BYTES:
+            place = pause.path or self.settings.home
+            if pause.kind == "disk_full" and _free_bytes(place) > _enough_bytes(place, self.settings.home):
                 jobs.resume(self.conn, "disk_full")
                 self.say("there is space again: going on")
                 self.pool.wake()
@@ -272,13 +279,30 @@ def _free_bytes(path: str | Path) -> int:
     """Free bytes where `path` lies (or would lie); plenty where that cannot be told."""
     import shutil
 
+    try:
+        return shutil.disk_usage(_existing(path)).free
+    except OSError:
+        return ENOUGH_BYTES + 1
+
+
+def _enough_bytes(path: str | Path, home: Path) -> int:
+    """Free bytes to go on with. A small disk (a stick) that only takes sidecars may never have `ENOUGH_BYTES`."""
+    import shutil
+
+    try:
+        if _existing(path).stat().st_dev != home.stat().st_dev:
+            return min(ENOUGH_BYTES, shutil.disk_usage(_existing(path)).total // 10)
+    except OSError:
+        pass
+    return ENOUGH_BYTES
+
+
+def _existing(path: str | Path) -> Path:
+    """The path, or the nearest folder above that is there."""
     place = Path(path)
     while not place.exists() and place != place.parent:
         place = place.parent
-    try:
-        return shutil.disk_usage(place).free
-    except OSError:
-        return ENOUGH_BYTES + 1
+    return place
 
 
 def _cannot_work(status: int, settings: Settings) -> OcrdError:

@@ -20,15 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon.activity import Activity
+from daemon.asks.answering import Answerer
+from daemon.asks.places import mark_path
 from daemon.intake import Intake, register_again
 from daemon.publish import provenance, publish
 from storage import jobs, results, workers
 from storage.database import explain
-from storage.errors import ChangedError, DiskFullError, OcrdError, from_os_error
+from storage.errors import ChangedError, DiskFullError, Fault, OcrdError, from_os_error
 from storage.failpoints import reach
 from storage.work import PageJob, PublishJob
 
 if TYPE_CHECKING:
+    from daemon.asks.desk import Desk
     from pipeline.document import DocumentReader, Prepared
     from pipeline.engines.base import Engine
     from storage.records import DocumentInfo, PageReading
@@ -60,6 +63,7 @@ class Worker:
         activity: Activity | None = None,
         clock: Callable[[], float] = time.time,
         make_engine: Callable[[str, Settings], Engine] = create_engine,
+        desk: Desk | None = None,
     ) -> None:
         self.conn = conn
         self.owner = owner
@@ -74,23 +78,55 @@ class Worker:
         self._claimed: deque[PageJob] = deque()
         self._ahead: deque[tuple[PageJob, Future[tuple[DocumentReader, Prepared]]]] = deque()
         self._unsaved: deque[tuple[PageJob, PageReading]] = deque()
+        self._adrift = False  # a turn broke off: what it had claimed is in nobody's hands
         self._solo = False  # a page that may kill us is being read: nothing else is in flight
         self._intake = Intake(conn, owner, settings, self._open_info, self._explain, watching)
         self._noticed = ""
+        self.answers: Answerer | None = None  # to those who wait for a reading
+        if desk is not None:
+            self.answers = Answerer(
+                desk,
+                settings,
+                self._pdfium,
+                self._engine,
+                self.activity,
+                explain=lambda error: explained(error, ""),
+                mark=mark_path(settings.home, owner),
+                clock=clock,
+            )
 
     # --- turns ---------------------------------------------------------------------------------------
 
     def turn(self) -> bool:
         """Do the most urgent work there is, for some pages' time; False if there was none."""
+        if self._adrift:
+            self._give_back()
+        answered = self._answer()
         if self._unsaved and not self._save_kept():
-            return False
-        busy = self._publish()
+            return answered
+        self._adrift = True
+        busy = self._publish() or answered
         busy = self._take_in() or busy
         for _ in range(PAGES_A_TURN):
             if self.stop or self._unsaved or not self._read_page():
                 break
             busy = True
+            self._answer()
+        self._adrift = False
         return busy
+
+    def _answer(self) -> bool:
+        """Those who wait go before the backlog, a few pages at a time."""
+        return self.answers is not None and not self.stop and self.answers.answer()
+
+    def _give_back(self) -> None:
+        """Give back all but what is read and not saved yet: our heartbeat would keep what we forgot for ever."""
+        for _, future in self._ahead:
+            future.cancel()
+        self._ahead.clear()
+        self._claimed.clear()
+        self._solo = False
+        jobs.release(self.conn, self.owner, keep=[job for job, _ in self._unsaved])
 
     def idle(self) -> None:
         """Nothing is to be done: let go of the open file."""
@@ -104,6 +140,8 @@ class Worker:
             future.cancel()
         self._ahead.clear()
         self._claimed.clear()
+        if self.answers is not None:
+            self.answers.close()
         try:
             jobs.release(self.conn, self.owner)
         except (OcrdError, sqlite3.Error):
@@ -124,6 +162,7 @@ class Worker:
                 break
             done = True
             self._publish_one(job)
+            self._answer()
         return done
 
     def _publish_one(self, job: PublishJob) -> None:
@@ -150,6 +189,7 @@ class Worker:
             outcome = self._intake.take(job, self.clock())
             if outcome is not None:
                 log.info("taken in: %s", outcome.value, extra={"path": job.path})
+            self._answer()
         self.activity.rest()
         return bool(claimed)
 
@@ -229,11 +269,14 @@ class Worker:
         try:
             if not results.save(self.conn, self.owner, job, reading, self.clock()):
                 log.info("the page was taken from us", extra={"path": job.path, "page": job.page})
-        except DiskFullError as error:
-            # What was read is kept until there is space again; reading goes on after that.
+        except OcrdError as error:
+            if error.fault is not Fault.TRANSIENT:
+                raise
+            # What was read is kept until it can be saved (space, a lock let go); reading goes on after that.
             self._unsaved.append((job, reading))
-            log.warning("no space for what was read: %s", error.message)
-            self._pause(error)
+            log.warning("what was read cannot be saved yet: %s", error.message)
+            if isinstance(error, DiskFullError):
+                self._pause(error)
 
     def _save_kept(self) -> bool:
         kept, self._unsaved = self._unsaved, deque()
@@ -292,9 +335,12 @@ class Worker:
             reader.__exit__(None, None, None)
 
     def _engine(self, settings: Settings) -> Engine:
-        if settings.engine not in self._engines:
-            self._engines[settings.engine] = self._make_engine(settings.engine, settings)
-        return self._engines[settings.engine]
+        key = settings.engine
+        if settings.model != self.settings.model:
+            key = f"{key} {settings.model}"  # somebody asks for another model than the worker's
+        if key not in self._engines:
+            self._engines[key] = self._make_engine(settings.engine, settings)
+        return self._engines[key]
 
     # --- faults --------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 
 from storage.control import Pause, pause, pause_reason, paused, resume
 from storage.database import transaction
@@ -225,13 +226,15 @@ def extend_leases(conn: sqlite3.Connection, owner: str, now: float, lease_s: flo
         conn.execute("UPDATE files SET lease_expires = ? WHERE lease_owner = ?", (now + lease_s, owner))
 
 
-def release(conn: sqlite3.Connection, owner: str) -> None:
-    """Give back everything `owner` holds; nothing is counted."""
+def release(conn: sqlite3.Connection, owner: str, *, keep: Sequence[PageJob] = ()) -> None:
+    """Give back everything `owner` holds but the pages of `keep`; nothing is counted."""
+    kept = json.dumps([[job.document_id, job.page] for job in keep])
     with transaction(conn):
         conn.execute(
             "UPDATE page_jobs SET state = 'pending', lease_owner = NULL, lease_expires = NULL"
-            " WHERE state = 'leased' AND lease_owner = ?",
-            (owner,),
+            " WHERE state = 'leased' AND lease_owner = ? AND NOT EXISTS (SELECT 1 FROM json_each(?)"
+            "  WHERE json_extract(value, '$[0]') = document_id AND json_extract(value, '$[1]') = page)",
+            (owner, kept),
         )
         conn.execute(
             "UPDATE files SET lease_owner = NULL, lease_expires = NULL WHERE lease_owner = ?", (owner,)

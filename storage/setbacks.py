@@ -205,12 +205,21 @@ def fail_publish(
     now: float,
     max_attempts: int = MAX_ATTEMPTS,
 ) -> None:
-    """Note that sidecars could not be written: shown as failed, and for a transient fault tried again by itself."""
+    """Note that sidecars could not be written: shown as failed, and for a transient fault tried again by itself.
+
+    Without space the queue pauses instead.
+    """
     with transaction(conn):
         row = conn.execute(
             "SELECT sidecar_attempts FROM files WHERE id = ? AND lease_owner = ?", (job.file_id, owner)
         ).fetchone()
         if row is None or (isinstance(error, VanishedError) and _lose_file(conn, job.path, now)):
+            return
+        if isinstance(error, DiskFullError):  # no failure: it waits, as all else does
+            conn.execute(
+                f"UPDATE files SET publish_after = ?, {FREE} WHERE id = ?", (now + FIRST_DELAY_S, job.file_id)
+            )
+            note_pause(conn, str(error), kind=DISK_FULL, path=_text(error.file), now=now)
             return
         attempts = row["sidecar_attempts"] + 1
         again = error.fault is Fault.TRANSIENT or (error.fault is Fault.BUG and attempts < max_attempts)

@@ -34,7 +34,16 @@ from storage.staging import Staging, is_staged, sweep
 if TYPE_CHECKING:
     from storage.results import DocumentResult
 
-__all__ = ["Written", "is_sidecar", "page_markdown", "page_object", "sidecar_names", "sweep", "write"]
+__all__ = [
+    "Written",
+    "is_ours",
+    "is_sidecar",
+    "page_markdown",
+    "page_object",
+    "sidecar_names",
+    "sweep",
+    "write",
+]
 
 NAME_BYTES = 255  # what file systems take
 SHORT_NAME_BYTES = 140  # what those that encrypt names take
@@ -94,13 +103,17 @@ def write(
     once, one page in memory at a time.
     Raises: `DiskFullError`, `AccessError`, `VanishedError`, `StorageError`; no temporary file stays then.
     """
+    place: _Place | None = None
     try:
         place = _place(path, out_dir, base, library_out)
         with place.stage as stage:
             _write_both(place, os.path.basename(path), result, provenance, words)
             stage.publish(place.markdown_path, place.json_path)
     except OSError as error:
-        raise from_os_error(error, file=display_path(path)) from error
+        folder = place.stage.folder if place else _folder(path, out_dir, base)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        # Whoever waits for space must know on which disk.
+        raise from_os_error(error, file=display_path(folder if is_full else path)) from error
     return Written(display_path(place.markdown_path), display_path(place.json_path), place.note)
 
 
@@ -281,6 +294,14 @@ def _starts_with(path: bytes, start: bytes) -> bool:
         with open(path, "rb") as file:
             return file.read(len(start)) == start
     except PermissionError:
+        return False
+
+
+def is_ours(path: bytes) -> bool:
+    """Whether a sidecar of ours lies there: a regular file, no link, that begins like one."""
+    try:
+        return any(_starts_with(path, start) for start in (_MARKDOWN_START, _JSON_START))
+    except OSError:
         return False
 
 

@@ -20,7 +20,7 @@ from pipeline import document as document_module
 from pipeline.document import DocumentReader
 from pipeline.engines.base import Engine, EngineReading, PageImage
 from pipeline.engines.fake import FakeEngine
-from storage import jobs, library, results, status, workers
+from storage import content, jobs, library, results, status, workers
 from storage.errors import DiskFullError, EngineError, OcrdError, StorageError, VanishedError
 from storage.settings import Settings
 
@@ -497,12 +497,61 @@ def test_a_sidecar_that_finds_no_space_is_written_later_and_leaves_no_part(
 
         full.setattr(os, "fsync", refuse)
         bench.run(worker)
-    assert bench.states() == {"a.png": "failed"}
-    assert bench.error("a.png") == "disk_full"
-    assert [file for file in (bench.settings.out or tmp_path).rglob("*") if file.is_file()] == []
-    bench.now += 3600
+    out = bench.settings.out or tmp_path
+    assert bench.states() == {"a.png": "queued"}
+    assert bench.error("a.png") is None
+    [pause] = jobs.paused(bench.conn)
+    assert pause.kind == "disk_full"
+    assert str(pause.path).startswith(str(out))  # the disk that is full, not the original's
+    assert [file for file in out.rglob("*") if file.is_file()] == []
+    assert not worker.turn()
+    jobs.resume(bench.conn, "disk_full")
+    bench.now += 5
     bench.run(worker)
     assert bench.states() == {"a.png": "done"}
+
+
+@pytest.mark.parametrize(
+    "name", ["content.link", "results.save", "jobs.fail_page", "jobs.finish_publish", "jobs.claim_pages"]
+)
+def test_a_locked_database_strands_no_job_in_the_hands_of_a_living_worker(
+    name: str, bench: Bench, tmp_path: Path, make_pdf: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat keeps leases however often a turn breaks off: what the worker forgot would never be read."""
+    bench.add(make_pdf(tmp_path / "a.pdf", 3, salt="a"), make_pdf(tmp_path / "b.pdf", 2, salt="b"))
+    marker = tmp_path / "failed once"
+    worker = bench.worker(settings=replace(bench.settings, text_layer="ignore"))
+
+    class Once(Recorder):
+        def read(self, page: PageImage, *, hint: object = ()) -> EngineReading:
+            if name == "jobs.fail_page" and not marker.exists():
+                marker.touch()
+                raise EngineError("a bug", page=page.page)
+            return super().read(page)
+
+    engine = Once()
+    worker._make_engine = lambda name, settings: engine
+    module = {"content": content, "results": results, "jobs": jobs}[name.partition(".")[0]]
+    function, broken = name.partition(".")[2], 0
+    with monkeypatch.context() as locked:
+
+        def refuse(*arguments: object) -> object:
+            raise StorageError("the database: database is locked")
+
+        locked.setattr(module, function, refuse)
+        if function == "finish_publish":
+            locked.setattr(jobs, "fail_publish", refuse)
+        for _ in range(4):
+            try:
+                worker.turn()
+            except StorageError:
+                broken += 1
+            jobs.extend_leases(bench.conn, worker.owner, bench.now, 60.0)
+    assert broken or function == "save"
+    bench.now += 600  # what was put off is due
+    bench.run(worker)
+    assert bench.states() == {"a.pdf": "done", "b.pdf": "done"}
+    assert len(engine.pages) == 5  # and what was read was kept
 
 
 def test_nothing_is_claimed_while_paused(bench: Bench, tmp_path: Path, make_png: MakeFile) -> None:

@@ -16,6 +16,7 @@ from storage.errors import (
     AccessError,
     DiskFullError,
     EngineError,
+    OcrdError,
     PasswordError,
     StorageError,
     TooLargeError,
@@ -345,10 +346,10 @@ def test_failed_second_reading_keeps_the_first(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("error", "again"),
-    [(DiskFullError("No space"), True), (EngineError("bug"), True), (PasswordError("x"), False)],
+    [(AccessError("No"), True), (EngineError("bug"), True), (PasswordError("x"), False)],
 )
 def test_sidecars_that_cannot_be_written_are_shown_as_failed(
-    desk: Desk, error: DiskFullError, again: bool
+    desk: Desk, error: OcrdError, again: bool
 ) -> None:
     # https://github.com/atlanhq/application-sdk/pull/3188
     desk.put("/in/a.pdf", "A")
@@ -363,6 +364,22 @@ def test_sidecars_that_cannot_be_written_are_shown_as_failed(
     desk.now += 100
     assert (desk.publish_all() == [b"/in/a.pdf"]) == again
     assert desk.states() == {"/in/a.pdf": "done" if again else "failed"}
+
+
+def test_without_space_for_sidecars_nothing_has_failed_and_the_queue_waits(desk: Desk) -> None:
+    desk.put("/in/a.pdf", "A")
+    desk.read_all()
+    for _ in range(5):  # more often than there are attempts
+        job = jobs.claim_publish(desk.conn, "w", desk.now, LEASE_S)
+        assert job is not None
+        jobs.fail_publish(desk.conn, "w", job, DiskFullError("No space", file="/out"), desk.now)
+        assert desk.states() == {"/in/a.pdf": "queued"}
+        assert [(pause.kind, pause.path) for pause in jobs.paused(desk.conn)] == [("disk_full", "/out")]
+        desk.now += 60
+        assert jobs.claim_publish(desk.conn, "w", desk.now, LEASE_S) is None
+        jobs.resume(desk.conn, "disk_full")
+    assert desk.publish_all() == [b"/in/a.pdf"]
+    assert desk.states() == {"/in/a.pdf": "done"}
 
 
 # --- pause --------------------------------------------------------------------------------------------------
