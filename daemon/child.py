@@ -22,6 +22,9 @@ from enum import IntEnum
 
 from daemon import logs, mac_access, processes
 from daemon.activity import Activity, Heartbeat
+from daemon.asks.desk import Desk
+from daemon.asks.listener import Listener
+from daemon.asks.places import Doorplate
 from daemon.worker import Worker
 from storage import workers
 from storage.database import is_transient, open_database
@@ -121,7 +124,8 @@ def main() -> int:
     owner = processes.owner_id()
     conn = open_database(orders.settings.database_path)
     activity = Activity()
-    worker = Worker(conn, owner, orders.settings, watching=orders.watching, activity=activity)
+    desk = Desk()
+    worker = Worker(conn, owner, orders.settings, watching=orders.watching, activity=activity, desk=desk)
 
     def stop(number: int, frame: object) -> None:
         worker.stop = True
@@ -132,15 +136,37 @@ def main() -> int:
     workers.record(conn, owner, pid=os.getpid(), host=processes.host(), role="worker", now=time.time())
     heartbeat = Heartbeat(orders.settings.database_path, owner, activity, orders.settings.lease_s)
     heartbeat.start()
+    listener = _listen(worker, desk, owner, write_end)
     try:
         status = work(worker, orders, ears)
     finally:
+        if listener is not None:
+            listener.end()
         # The threads may be deep in a library: they are not waited for, the process ends all the same.
         worker.close(wait=False)
         heartbeat.end()
         with contextlib.suppress(OcrdError, sqlite3.Error):
             workers.remove(conn, owner)
     return status
+
+
+def _listen(worker: Worker, desk: Desk, owner: str, wake_up: int) -> Listener | None:
+    """Hear those who wait for a reading; None where no socket can be made: then only the queue is worked on."""
+    try:
+        plate = Doorplate(worker.settings.home, owner)
+    except OSError as error:
+        log.warning("nobody can ask this worker: %s", error.strerror)
+        return None
+
+    def ring() -> None:
+        assert worker.answers is not None
+        worker.answers.look_ahead()
+        with contextlib.suppress(BlockingIOError):  # full: it is awake
+            os.write(wake_up, b".")
+
+    listener = Listener(plate, desk, ring)
+    listener.start()
+    return listener
 
 
 def _run() -> None:

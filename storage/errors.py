@@ -154,6 +154,14 @@ class TooLargeError(InputError):
     default_remedy = "scale it down, or raise max_image_pixels in the settings"
 
 
+class TooManyPagesError(InputError):
+    """More pages than one request to the server may ask for."""
+
+    code = "too_many_pages"
+    exit_code = ExitCode.TOO_LARGE
+    default_remedy = "ask for fewer at once, or have `ocrd batch` read the file"
+
+
 # --- the world is at fault -------------------------------------------------------------------------------
 
 
