@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from daemon.asks.desk import Desk
     from pipeline.document import DocumentReader, Prepared
     from pipeline.engines.base import Engine
-    from storage.records import DocumentInfo, PageReading
+    from storage.records import Block, DocumentInfo, PageReading
     from storage.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,11 @@ class Worker:
             job = self._next_job()
             if job is None:
                 return
-            self._ahead.append((job, self._pdfium.submit(self._prepare, job)))
+            self._ahead.append((job, self._pdfium.submit(self._prepare, job, self._read_before(job))))
+
+    def _read_before(self, job: PageJob) -> tuple[Block, ...]:
+        """What an engine read of this very page another time: the best draft of what it will read now."""
+        return results.read_before(self.conn, job.document_id, job.page)
 
     def _next_job(self) -> PageJob | None:
         if any(job.alone for job, _ in self._ahead):
@@ -293,10 +297,10 @@ class Worker:
 
     # --- in the pdfium thread ------------------------------------------------------------------------
 
-    def _prepare(self, job: PageJob) -> tuple[DocumentReader, Prepared]:
+    def _prepare(self, job: PageJob, previous: tuple[Block, ...]) -> tuple[DocumentReader, Prepared]:
         try:
             reader = self._reader_for(job)
-            return reader, reader.prepare(job.page)
+            return reader, reader.prepare(job.page, previous)
         except Exception as error:
             if not isinstance(error, OcrdError):
                 self._close_reader()  # whatever state it is in

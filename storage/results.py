@@ -202,6 +202,18 @@ def load_page(conn: sqlite3.Connection, document_id: int, page: int) -> PageRead
     return None if row is None else _reading(row, _blocks(conn, row["id"]))
 
 
+def read_before(conn: sqlite3.Connection, document_id: int, page: int) -> tuple[Block, ...]:
+    """The blocks of an earlier reading of the page (from 1) that an engine brought to its end; else nothing.
+
+    Not what a text layer says: who has such a page read again has found it wrong.
+    """
+    row = conn.execute(
+        "SELECT id FROM pages WHERE document_id = ? AND page = ? AND source = 'engine' AND stop_reason = 'complete'",
+        (document_id, page),
+    ).fetchone()
+    return () if row is None else _blocks(conn, row["id"])
+
+
 def _blocks(conn: sqlite3.Connection, page_id: int) -> tuple[Block, ...]:
     rows = conn.execute("SELECT * FROM blocks WHERE page_id = ? ORDER BY position", (page_id,))
     return tuple(

@@ -267,7 +267,7 @@ def test_the_next_pages_are_prepared_while_one_is_read_but_no_more_than_that(
     threads: set[str] = set()
     real = DocumentReader.prepare
 
-    def prepare(self: DocumentReader, number: int) -> object:
+    def prepare(self: DocumentReader, number: int, previous: object = ()) -> object:
         prepared.append(number)
         threads.add(threading.current_thread().name)
         return real(self, number)
