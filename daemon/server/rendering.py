@@ -30,18 +30,18 @@ _TAGS = {
     "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "del",
     "sub", "sup", "mark", "ul", "ol", "li", "a", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td",
 }  # fmt: skip
-_ATTRIBUTES = {
+_ATTRIBUTES: dict[str, set[str]] = {
+    "*": set(),
     "a": {"href"},
     "ol": {"start"},
     "td": {"colspan", "rowspan"},
     "th": {"colspan", "rowspan", "scope"},
 }
-_DROPPED_WHOLE = {"script", "style", "template", "iframe", "noscript", "title", "svg", "math"}
 _SCHEMES = {"http", "https", "mailto"}
 _CLEANER = nh3.Cleaner(
     tags=_TAGS,
     attributes=_ATTRIBUTES,
-    clean_content_tags=_DROPPED_WHOLE,
+    clean_content_tags=set(),  # of what is not allowed the text stays: it was printed on the page
     url_schemes=_SCHEMES,
     url_relative="deny",  # a link in a document to a path of this server is none of the document's business
     link_rel="noopener noreferrer nofollow",
@@ -85,8 +85,8 @@ def _inline(tokens: Sequence[Token], finder: Finder | None) -> Iterator[Token]:
 def _marked(text: str, finder: Finder) -> Iterator[Token]:
     composed = normal(text)
     at = 0
-    for start, end, _ in finder.find(composed):
-        if start < at:  # two terms that overlap
+    for start, end, _ in sorted(finder.find(composed), key=lambda span: (span[0], -span[1])):
+        if start < at:  # inside the one before
             continue
         yield _text(composed[at:start])
         yield _html(f"<mark>{html.escape(composed[start:end])}</mark>")
