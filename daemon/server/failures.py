@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from storage.database import explain
-from storage.errors import ExitCode, OcrdError, from_os_error
+from storage.errors import ExitCode, OcrdError, error_classes, from_os_error
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request, Response
@@ -33,6 +33,13 @@ _STATUS = {
     ExitCode.ENGINE: 503,
     ExitCode.BUSY: 409,
     ExitCode.DATABASE: 503,
+}
+# Of one code, where the kind of failure alone would say something else.
+_STATUS_OF_CODE = {
+    "image_refused": 422,
+    "model_missing": 404,
+    "engine_unavailable": 400,
+    "untrusted_model": 403,
 }
 _CODES = {404: "not_found", 405: "method", 408: "too_slow", 413: "too_large"}
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -60,6 +67,12 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
+def status_of(code: str) -> int:
+    """The status for the code of one of our errors."""
+    kind = next((kind for kind in error_classes() if kind.code == code), OcrdError)
+    return _STATUS_OF_CODE.get(code) or _STATUS.get(kind.exit_code, 500)
+
+
 def refusal(error: Exception) -> Refused:
     """Any exception as what the client is told. Unexpected ones are logged with their traceback and told without."""
     if isinstance(error, Refused):
@@ -69,7 +82,7 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, sqlite3.Error):
         error = explain(error) or error
     if isinstance(error, OcrdError):
-        return Refused(_STATUS.get(error.exit_code, 500), error.message, code=error.code, remedy=error.remedy)
+        return Refused(status_of(error.code), error.message, code=error.code, remedy=error.remedy)
     if isinstance(error, HTTPException):
         code = _CODES.get(error.status_code, "http")
         return Refused(error.status_code, str(error.detail), code=code, headers=error.headers)
@@ -93,7 +106,9 @@ def body(told: Refused) -> dict[str, object]:
 
 def respond(told: Refused) -> Response:
     """The answer that tells of a failure."""
-    return JSONResponse(body(told), told.status, told.headers)
+    # OpenAI's clients try again after any 5xx, which would only fail again unless it may pass.
+    again = {} if told.status < 500 or told.status == 503 else {"x-should-retry": "false"}
+    return JSONResponse(body(told), told.status, again | told.headers)
 
 
 def answer(request: Request, told: Refused) -> Response:

@@ -1,0 +1,186 @@
+"""The server's side of an ask: which worker to ask, and its answer as it comes. Closing it ends the reading."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections import Counter
+from pathlib import Path
+
+from daemon.asks.frames import HEADER, LARGEST_FRAME, Ask, Frame, decode, encode
+from daemon.asks.places import Place, places
+from daemon.server.failures import Refused, status_of
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 20.0  # for a worker, where none runs: one is being started, or starts again
+LOOK_S = 0.1
+TRIES = 3  # workers that may be lost before a page of the ask was begun
+
+
+class Askers:
+    """Asks the workers of a home; one for the whole server."""
+
+    def __init__(self, home: Path, *, wait_s: float = WAIT_S) -> None:
+        self.home = home
+        self.wait_s = wait_s
+        self._in_flight: Counter[str] = Counter()  # by socket
+
+    @property
+    def in_flight(self) -> int:
+        """Asks of this server that are not over."""
+        return self._in_flight.total()
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Hand an ask to the worker that has least to do for us.
+
+        Raises: `Refused` 429 where every worker's line is full, 503 where there is no worker.
+        """
+        return Answer(self, ask, await self.call(ask))
+
+    async def call(self, ask: Ask) -> Call:
+        """A connection over which a worker has accepted the ask. Raises: as `ask`."""
+        deadline = time.monotonic() + self.wait_s
+        while True:
+            retry_s: list[int] = []
+            found = places(self.home)
+            for place in sorted(found, key=lambda p: (self._in_flight[p.socket], secrets.randbits(16))):
+                call = Call(self._in_flight, place)
+                try:
+                    if (later_s := await call.begin(ask)) is None:
+                        return call
+                    retry_s.append(later_s)
+                except (OSError, EOFError, ValueError) as error:
+                    log.info("a worker cannot be asked: %s", error)
+                except BaseException:
+                    call.close()
+                    raise
+                call.close()
+            if retry_s:
+                raise Refused(
+                    429,
+                    "too many requests are waiting",
+                    code="queue_full",
+                    remedy="ask again later",
+                    headers={"Retry-After": str(min(retry_s))},
+                )
+            if time.monotonic() >= deadline:
+                raise Refused(
+                    503,
+                    "no worker is running",
+                    code="no_worker",
+                    remedy="see `ocrd status` and the log",
+                    headers={"Retry-After": "5"},
+                )
+            await asyncio.sleep(LOOK_S)
+
+
+class Call:
+    """A connection to a worker."""
+
+    def __init__(self, in_flight: Counter[str], place: Place) -> None:
+        self.place = place
+        self._in_flight = in_flight
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        in_flight[place.socket] += 1
+        self._counted = True
+
+    async def begin(self, ask: Ask) -> int | None:
+        """None once the worker has accepted; else the seconds after which to try again.
+
+        Raises: OSError, EOFError, ValueError where the worker cannot be talked to.
+        """
+        self._reader, self._writer = await asyncio.open_unix_connection(self.place.socket)
+        self._writer.write(encode(ask.frame()))
+        await self._writer.drain()
+        frame = await self.frame()
+        return None if frame.get("kind") == "accepted" else int(frame.get("retry_s", 1))
+
+    async def frame(self) -> Frame:
+        """The next frame. Raises: EOFError, OSError, ValueError."""
+        assert self._reader is not None
+        (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        if length > LARGEST_FRAME:
+            raise ValueError("the frame is too large")
+        return decode(await self._reader.readexactly(length))
+
+    def close(self) -> None:
+        """Hang up: if the reading goes on, it ends now."""
+        if self._counted:
+            self._counted = False
+            self._in_flight[self.place.socket] -= 1
+        if self._writer is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._writer.transport.abort()
+
+
+class Answer:
+    """What a worker says to an ask, frame by frame; to be closed."""
+
+    def __init__(self, askers: Askers, ask: Ask, call: Call) -> None:
+        self._askers = askers
+        self._ask = ask
+        self._call = call
+        self._begun = False
+        self._tries = 1
+        self._next: asyncio.Task[Frame] | None = None
+
+    async def next(self, timeout_s: float | None = None) -> Frame | None:
+        """The next frame, of kind `page`, `delta`, `read` or `end`; None if there was none in time.
+
+        Raises: `Refused` for what failed, and where the worker is lost.
+        """
+        self._next = self._next or asyncio.ensure_future(self._frame())
+        done, _ = await asyncio.wait({self._next}, timeout=timeout_s)
+        if not done:
+            return None
+        task, self._next = self._next, None
+        return task.result()
+
+    async def peek(self, timeout_s: float) -> None:
+        """Wait for the next frame, without taking it. Raises: as `next`."""
+        self._next = self._next or asyncio.ensure_future(self._frame())
+        done, _ = await asyncio.wait({self._next}, timeout=timeout_s)
+        if done and self._next.exception() is not None:
+            self._next.result()
+
+    async def _frame(self) -> Frame:
+        while True:
+            try:
+                frame = await self._call.frame()
+            except (EOFError, OSError, ValueError):
+                await self._again()
+                continue
+            if frame["kind"] == "failed":
+                code = str(frame["code"])
+                raise Refused(
+                    status_of(code), str(frame["message"]), code=code, remedy=str(frame.get("remedy") or "")
+                )
+            if frame["kind"] == "end" and not self._begun:
+                await self._again()  # the worker left without having begun
+                continue
+            self._begun = True
+            return frame
+
+    async def _again(self) -> None:
+        """Ask another worker, if nothing was told yet. Raises: `Refused`."""
+        self._call.close()
+        if self._begun or self._tries >= TRIES:
+            raise Refused(
+                500,
+                "the worker that was reading it is gone",
+                code="crash",
+                remedy="see `ocrd status` and the log",
+            )
+        self._tries += 1
+        self._call = await self._askers.call(self._ask)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._next is not None:
+            self._next.cancel()
+        self._call.close()
