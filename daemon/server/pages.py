@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from daemon.server import library_api, reader_view
+from daemon.server import library_api_documents, library_api_pages, reader_view
 from daemon.server.database import Reading
 from daemon.server.library_api_parameters import DocumentId, PageId, PageNumber
 
@@ -120,7 +120,7 @@ def status() -> HTMLResponse:
 @router.get("/pages/{page_id}")
 def read_page(conn: Reading, page_id: PageId, q: Words = "") -> HTMLResponse:
     """A page that was read. Raises: `Refused` 404."""
-    return HTMLResponse(_reader(library_api.page(conn, page_id, q), q))
+    return HTMLResponse(_reader(library_api_pages.get_page(conn, page_id, q), q))
 
 
 @router.get("/documents/{document_id}/pages/{number}")
@@ -128,13 +128,17 @@ def page_of_document(
     conn: Reading, document_id: DocumentId, number: PageNumber, q: Words = ""
 ) -> HTMLResponse:
     """A page of a document, read or not. Raises: `Refused` 404."""
-    return HTMLResponse(_reader(library_api.document_page(conn, document_id, number, q), q))
+    return HTMLResponse(_reader(library_api_pages.get_page_of(conn, document_id, number, q), q))
 
 
 @router.get("/documents/{document_id}")
-def document(document_id: DocumentId, page: PageNumber = 1, q: Words = "") -> RedirectResponse:
-    """The way to a page of a document."""
-    return RedirectResponse(reader_view.address(document_id, page, None, q), status_code=302)
+def document(conn: Reading, document_id: DocumentId, page: PageNumber = 1, q: Words = "") -> Response:
+    """The way to a page of a document; where none is known yet, why. Raises: `Refused` 404."""
+    known = library_api_documents.get_document(conn, document_id)
+    if known.first_page is None:
+        return HTMLResponse(_page("document", document=known))
+    number = min(page, known.pages or 1)
+    return RedirectResponse(reader_view.address(document_id, number, None, q), status_code=302)
 
 
 def _reader(page: shapes.Page, words: str) -> str:

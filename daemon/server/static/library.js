@@ -1,10 +1,11 @@
 // The library: documents page by page, filtered and sorted, and changing as they are read.
 
-import { get, post } from "./api.js";
+import { get } from "./api.js";
 import { blank, bones, debounced, el, icon, sentence, trouble } from "./dom.js";
 import { STATES, ago, count, plural, size, when } from "./format.js";
 import { alongList, bind } from "./keys.js";
 import { note } from "./notes.js";
+import { remedyButton } from "./remedy.js";
 import { onStatus } from "./shell.js";
 import { onUploaded, send } from "./upload.js";
 
@@ -149,17 +150,8 @@ function pages(document) {
 }
 
 function again(document) {
-  if (document.state !== "failed" && !document.pages_failed) return null;
-  const retry = async (event) => {
-    event.currentTarget.disabled = true;
-    try {
-      replace(await post(`/api/documents/${document.id}/retry`));
-    } catch (error) {
-      replace(document);
-      note(document.name).failed([error.message, error.remedy].filter(Boolean).map(sentence).join(" "));
-    }
-  };
-  return el("button.icon-button", { type: "button", onclick: retry, "aria-label": `Try ${document.name} again`, title: "Try again" }, icon("again"));
+  if (document.state !== "failed" && document.state !== "needs_password" && !document.pages_failed) return null;
+  return remedyButton(document, replace);
 }
 
 function replace(document) {

@@ -5,6 +5,7 @@ import { draw } from "./chart.js";
 import { debounced, el, icon, sentence, trouble } from "./dom.js";
 import { STATES, ago, compact, count, duration, hour, plural } from "./format.js";
 import { note } from "./notes.js";
+import { remedyButton, withCode } from "./remedy.js";
 import { onStatus } from "./shell.js";
 
 const QUEUE_SHOWN = 8;
@@ -121,53 +122,10 @@ function failure(one) {
     "div.row",
     { data: { failed: one.id } },
     el("a.row-name", { href: `/documents/${one.id}`, title: one.path }, one.name),
-    el("div.row-end", {}, one.state === "needs_password" ? unlock(one) : retry(one)),
-    el("p.row-said", {}, el("span.is-bad", { class: "row-said is-bad" }, said), one.error?.remedy ? [" ", ...commands(sentence(one.error.remedy))] : null),
+    el("div.row-end", {}, remedyButton(one, () => refresh.now())),
+    el("p.row-said", {}, el("span.is-bad", { class: "row-said is-bad" }, said), one.error?.remedy ? [" ", ...withCode(sentence(one.error.remedy))] : null),
   );
 }
-
-/** The sentence with what stands between backticks as code. */
-function commands(text) {
-  return text.split("`").map((piece, number) => (number % 2 ? el("code", {}, piece) : piece));
-}
-
-function retry(one) {
-  const run = async (event) => {
-    event.currentTarget.disabled = true;
-    try {
-      await post(`/api/documents/${one.id}/retry`);
-      note(one.name).done("Queued again");
-    } catch (error) {
-      note(one.name).failed([error.message, error.remedy].filter(Boolean).map(sentence).join(" "));
-    }
-    refresh.now();
-  };
-  return el("button.button.is-small", { type: "button", onclick: run, "aria-label": `Try ${one.name} again` }, icon("again"), "Try again");
-}
-
-function unlock(one) {
-  const open = () => {
-    const dialog = document.querySelector("dialog.unlock");
-    dialog.querySelector("[data-name]").textContent = one.name;
-    const form = dialog.querySelector("form");
-    form.reset();
-    form.onsubmit = async (event) => {
-      event.preventDefault();
-      try {
-        await post(`/api/documents/${one.id}/retry`, { password: form.elements.password.value });
-        dialog.close();
-        note(one.name).done("Tried again with the password");
-      } catch (error) {
-        dialog.querySelector("[role=alert]").textContent = sentence(error.message);
-      }
-      refresh.now();
-    };
-    dialog.showModal();
-  };
-  return el("button.button.is-small", { type: "button", onclick: open, "aria-label": `Unlock ${one.name}` }, icon("lock"), "Unlock…");
-}
-
-document.querySelector("dialog.unlock [data-cancel]").addEventListener("click", (event) => event.target.closest("dialog").close());
 
 at("retry-all").addEventListener("click", async (event) => {
   event.currentTarget.disabled = true;
