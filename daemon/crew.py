@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from daemon import logs, mac_access, power, processes
 from daemon.asks.places import died_answering
 from daemon.backups import Keeper, open_for_work
+from daemon.leftovers import Leftovers
 from daemon.pool import Pool, default_workers
 from daemon.processes import HomeLock
 from storage import backup, jobs, workers
@@ -80,11 +81,12 @@ class Crew:
         self.conn: sqlite3.Connection = open_for_work(settings, say=self.say)
         self.backups = Keeper(settings)
         self.pool = Pool(settings, default_workers(settings), watching=watching)
+        self.leftovers = Leftovers(settings, self.conn)
         self.fatal: OcrdError | None = None
         self._next_housekeeping = self._next_recovery = float("-inf")
         self._last_tick = (time.time(), time.monotonic())
         self._settling_until = float("-inf")
-        self._next_power = float("-inf")  # monotonic
+        self._power = power.Look()
         self._rests = False  # paused for want of power; a person may have lifted that since
 
     def start(self) -> None:
@@ -94,8 +96,8 @@ class Crew:
         self.lock.acquire(now)
         mac_access.leave_cloud_alone()
         logs.rotate(self.settings)
-        self._forget_the_dead()
-        jobs.recover(self.conn, now, processes.is_alive, max_attempts=self.settings.max_attempts)
+        self.leftovers.start(now)
+        self.leftovers.recover(now, processes.is_alive)
         workers.record(
             self.conn, self.owner, pid=os.getpid(), host=processes.host(), role="supervisor", now=now
         )
@@ -103,11 +105,6 @@ class Crew:
         workers.put(self.conn, "engine_note", None)
         workers.put(self.conn, "peak_rss_mb", None)
         self.check_space()
-
-    def _forget_the_dead(self) -> None:
-        for row in workers.rows(self.conn):
-            if not processes.is_alive(row.owner):
-                workers.remove(self.conn, row.owner)
 
     def tick(self, now: float) -> None:
         """Bury and replace workers, and once a second the rest. Sets `fatal` when going on makes no sense."""
@@ -132,7 +129,7 @@ class Crew:
                 answered
             ):  # what was asked for is to blame: the pages it held beside it are given back uncounted
                 jobs.release(self.conn, death.owner)
-            recovered = jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
+            recovered = self.leftovers.recover(now, self._is_alive, self._is_ours)
             workers.remove(self.conn, death.owner)
             held_work = bool(answered or recovered.pages or recovered.files)
             self.pool.note_death(death, held_work)
@@ -150,13 +147,13 @@ class Crew:
     def _keep_house(self, now: float) -> None:
         rows = workers.rows(self.conn)
         self.pool.kill_hung(rows)
+        self.pool.kill_bloated()
+        self.leftovers.end_orphans()
         self.check_space()
-        if time.monotonic() >= self._next_power:
-            self._next_power = time.monotonic() + power.LOOK_S
-            self.check_power()
+        self.check_power()
         if now >= self._next_recovery and now >= self._settling_until:
             self._next_recovery = now + min(10.0, self.settings.lease_s / 4)
-            jobs.recover(self.conn, now, self._is_alive, max_attempts=self.settings.max_attempts)
+            self.leftovers.recover(now, self._is_alive, self._is_ours)
             logs.rotate(self.settings)
             self.backups.tick(now)
             self._beat(now, rows)
@@ -181,11 +178,15 @@ class Crew:
             log.info("the clock jumped by %.0f s", jump_s)
         elif jump_s < -HOUSEKEEPING_S:
             self._next_housekeeping = self._next_recovery = self._settling_until = float("-inf")
+            self.leftovers.call_back(now)
             log.info("the clock was set back by %.0f s", -jump_s)
 
     def _is_alive(self, owner: str) -> bool:
         # A child of ours that just died is left to `bury`, which must know what it held.
-        return any(child.owner == owner for child in self.pool.children) or processes.is_alive(owner)
+        return self._is_ours(owner) or processes.is_alive(owner)
+
+    def _is_ours(self, owner: str) -> bool:
+        return any(child.owner == owner for child in self.pool.children)
 
     def _wanted(self) -> int:
         """How many workers the queue can keep busy; one stays at hand."""
@@ -218,8 +219,11 @@ class Crew:
 
     def check_power(self) -> None:
         """Pause and go on as `on_battery` says. A pause that a person lifted is not made again for the same reason."""
-        wanted = self.watching and self.settings.on_battery == "pause"
-        reason = power.reason_to_rest() if wanted else None
+        reason = None
+        if self.watching and self.settings.on_battery == "pause":
+            if (told := self._power.told()) is None:
+                return
+            reason = told.reason
         if reason is not None and not self._rests:
             self._rests = True
             self.say(f"{reason}: reading goes on when that is over")

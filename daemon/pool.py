@@ -28,6 +28,7 @@ MEMORY_PER_WORKER_MB = 800.0  # what a worker with an engine needs, with a large
 QUICK_S = 20.0  # a worker that dies sooner, with nothing in hand, failed to start
 QUICK_DEATHS = 5  # so many in a row are no accident
 LONGEST_BACK_OFF_S = 60.0
+BLOATED = 4.0  # times `worker_memory_mb`: then a worker is not waited for until its page is read
 _SET_UP = frozenset((ExitCode.SETTINGS, ExitCode.ENGINE, ExitCode.DATABASE))
 
 
@@ -196,6 +197,25 @@ class Pool:
                 log.error(
                     "worker %d has been at it for %.0f s: killed", child.process.pid, now - child.doing_since
                 )
+                child.process.send_signal(signal.SIGKILL)
+                killed.append(child.owner)
+        return killed
+
+    def kill_bloated(self, memory_mb: Callable[[int], float] = processes.rss_mb) -> list[str]:
+        """Kill workers that outgrew their allowance within a page; returns their owners.
+
+        Between pages they leave by themselves. A page in hand may take `BLOATED` times `worker_memory_mb`; where a
+        model may be at work, whose weights count too, half of the machine's memory.
+        """
+        ceiling_mb = BLOATED * self.settings.worker_memory_mb
+        if self.settings.engine in ("auto", "vlm"):
+            ceiling_mb = max(ceiling_mb, processes.memory_mb() / 2)
+        killed = []
+        for child in self.children:
+            held_mb = memory_mb(child.process.pid)
+            if held_mb > ceiling_mb and not child.hung:
+                child.hung = True
+                log.error("worker %d holds %.0f MiB: killed", child.process.pid, held_mb)
                 child.process.send_signal(signal.SIGKILL)
                 killed.append(child.owner)
         return killed

@@ -6,7 +6,10 @@ import ctypes
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 KIND = "power"  # of the pause
@@ -23,6 +26,42 @@ def reason_to_rest() -> str | None:
     if sys.platform == "darwin":
         return mac_reason(_output, thermal_level)
     return linux_reason(SUPPLIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the system answered."""
+
+    reason: str | None
+
+
+class Look:
+    """Asks every `LOOK_S`, in a thread of its own: the system's tools may take seconds, a supervisor has none."""
+
+    def __init__(
+        self,
+        ask: Callable[[], str | None] | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask or (lambda: reason_to_rest())
+        self._monotonic = monotonic
+        self._next = float("-inf")
+        self._answer: Told | None = None
+        self._thread: threading.Thread | None = None
+
+    def told(self) -> Told | None:
+        """The answer, once, when there is a new one; never waits for it."""
+        answer, self._answer = self._answer, None
+        asking = self._thread is not None and self._thread.is_alive()
+        if not asking and self._monotonic() >= self._next:
+            self._next = self._monotonic() + LOOK_S
+            self._thread = threading.Thread(target=self._look, name="power", daemon=True)
+            self._thread.start()
+        return answer
+
+    def _look(self) -> None:
+        self._answer = Told(self._ask())
 
 
 def mac_reason(run: Run, thermal: Callable[[], int | None]) -> str | None:

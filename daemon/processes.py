@@ -36,6 +36,11 @@ def owner_id(pid: int | None = None) -> str:
     return f"{host()}:{pid}:{_start_mark(pid) or '?'}"
 
 
+def is_local(owner: str) -> bool:
+    """Whether an owner id is that of a process of this machine."""
+    return owner.rsplit(":", 2)[0] == host()
+
+
 def is_alive(owner: str) -> bool:
     """Whether the process behind an owner id runs. Of another machine's nothing is known: it counts as alive."""
     parts = owner.rsplit(":", 2)

@@ -19,7 +19,8 @@ from daemon.scanner import WatchRoot
 from daemon.serving import Server
 from daemon.watcher import RootWatcher
 from daemon.watching import WatchThread, check_roots, check_writable, outer_roots, rules_for
-from storage import jobs, workers
+from storage import backup, jobs, workers
+from storage.database import is_transient
 from storage.errors import ExitCode, OcrdError
 
 if TYPE_CHECKING:
@@ -164,9 +165,21 @@ class _Watch:
 
     def _tell_finished(self, now: float) -> None:
         """A line for each document read, or given up, since the last look."""
+        if self._told_until - HOUSEKEEPING_S > now:  # the clock was set back
+            self._told_until = self._next_telling = now - HOUSEKEEPING_S
         if now < self._next_telling:
             return
         self._next_telling = now + HOUSEKEEPING_S
+        try:
+            self._tell(now)
+        except (OcrdError, sqlite3.Error) as error:
+            if backup.is_damage(error):
+                backup.suspect(self.crew.settings.database_path)
+            if not is_transient(error):
+                raise
+            log.warning("what is finished will be told later: %s", error)
+
+    def _tell(self, now: float) -> None:
         rows = self.crew.conn.execute(
             "SELECT (SELECT path FROM files WHERE document_id = documents.id LIMIT 1) AS path, state, pages,"
             " pages_failed, error_message, finished_at FROM documents WHERE finished_at > ?"

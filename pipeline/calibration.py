@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage import staging
+
 if TYPE_CHECKING:
     from pipeline.adapter.loading import LoadedModel
     from pipeline.adapter.measuring import RowDifference
@@ -258,7 +260,7 @@ def load_or_measure(
     One process measures at a time: others would spoil its figures, and need them anyway. `again`: measure anew.
     """
     path = folder / f"{name}.json"
-    with _locked(folder):
+    with locked(folder):
         kept = None if again else read(path)
         if kept is not None:
             return kept
@@ -268,7 +270,8 @@ def load_or_measure(
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """The right to measure, of one process at a time; `folder` is made."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -291,9 +294,4 @@ def read(path: Path) -> Calibration | None:
 
 
 def _write(path: Path, calibration: Calibration) -> None:
-    temp = path.with_name(f".{path.name}.tmp")
-    with temp.open("w", encoding="utf-8") as file:
-        json.dump(asdict(calibration), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temp.replace(path)
+    staging.write_file(path, json.dumps(asdict(calibration), indent=1).encode())

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pipeline import calibration
 from storage import staging
 from storage.errors import OcrdError
 
@@ -120,13 +121,19 @@ def _differs(truth: Sequence[int], found: Sequence[int]) -> str:
 
 
 def load_or_check(path: Path, take: Callable[[], Verdict], *, again: bool = False) -> Verdict:
-    """The verdict kept at `path`, else `take`'s, then kept."""
+    """The verdict kept at `path`, else `take`'s, then kept.
+
+    One process times at once, as in `pipeline.calibration`: workers that start together would time each other.
+    """
     kept = None if again else _read(path)
     if kept is not None:
         return kept
-    verdict = take()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    staging.write_file(path, json.dumps(asdict(verdict) | {"format": FORMAT, "at": time.time()}).encode())
+    with calibration.locked(path.parent):
+        kept = None if again else _read(path)  # another process may have found out while we waited
+        if kept is not None:
+            return kept
+        verdict = take()
+        staging.write_file(path, json.dumps(asdict(verdict) | {"format": FORMAT, "at": time.time()}).encode())
     return verdict
 
 

@@ -101,6 +101,13 @@ def make(
     return target
 
 
+def sweep(folder: Path) -> None:
+    """Remove a copy that its maker did not live to finish; for whoever knows that none is being made."""
+    for half in (".making.tmp", ".making.tmp-journal"):
+        with contextlib.suppress(OSError):
+            (folder / half).unlink()
+
+
 def _copy(database: Path, target: Path, connected: Callable[[sqlite3.Connection], None] | None) -> None:
     conn = sqlite3.connect(database.absolute().as_uri() + "?mode=ro", uri=True, isolation_level=None)
     try:

@@ -154,6 +154,7 @@ class FeatureStore:
     def evict(self) -> int:
         """Delete least recently used files until the budget holds; the number deleted."""
         with self._lock():
+            self._sweep()
             entries = sorted(self._entries(), key=lambda entry: entry[1:])
             total = sum(size for _, _, size in entries)
             budget = self._budget(total)
@@ -186,11 +187,13 @@ class FeatureStore:
         """Delete everything; the number of files deleted."""
         return self.prune(float("inf"))
 
-    def _sweep(self, older_than: float) -> None:
-        for temp in self.folder.glob(f"*/{TEMP_PREFIX}*"):
-            with contextlib.suppress(OSError):
-                if temp.stat().st_mtime < older_than or not _is_alive(temp.name):
-                    temp.unlink()
+    def _sweep(self, older_than: float = float("-inf")) -> None:
+        """Remove what dead writers left; from living ones, what is older than that."""
+        for pattern in (f"{TEMP_PREFIX}*", f"*/{TEMP_PREFIX}*"):
+            for temp in self.folder.glob(pattern):
+                with contextlib.suppress(OSError):
+                    if temp.stat().st_mtime < older_than or not _is_alive(temp.name):
+                        temp.unlink()
 
     def stats(self) -> CacheStats:
         """Files, bytes, budget, bytes per model, and the counters of all processes so far."""
@@ -213,18 +216,14 @@ class FeatureStore:
             return
         with contextlib.suppress(OSError), self._lock():  # the folder may be gone: no page fails for that
             total = self._saved_counters() + self.counters
-            temp = self.folder / f"{TEMP_PREFIX}counters-{os.getpid()}"
+            temp = self.folder / f"{TEMP_PREFIX}{os.getpid()}-counters"
             temp.write_text(json.dumps(asdict(total)), encoding="utf-8")
             reach("features.counters")
             temp.replace(self.folder / "counters.json")
             self.counters = Counters()
 
     def _saved_counters(self) -> Counters:
-        try:
-            saved = json.loads((self.folder / "counters.json").read_text(encoding="utf-8"))
-            return Counters(**{f.name: int(saved.get(f.name, 0)) for f in fields(Counters)})
-        except (OSError, ValueError, AttributeError, TypeError):
-            return Counters()
+        return saved_counters(self.folder)
 
     def _path(self, key: str) -> Path:
         if not key.isalnum():
@@ -259,6 +258,15 @@ class FeatureStore:
         with (self.folder / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def saved_counters(folder: Path) -> Counters:
+    """The counters of all processes that have used the store in `folder`; zeros where there is none."""
+    try:
+        saved = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
+        return Counters(**{f.name: int(saved.get(f.name, 0)) for f in fields(Counters)})
+    except (OSError, ValueError, AttributeError, TypeError):
+        return Counters()
 
 
 def _serialise(features: Features, metadata: dict[str, str]) -> bytes:

@@ -26,14 +26,23 @@ class Recovered:
     files: int = 0
     failed: int = 0  # of these, given up: their attempts are spent
     suspects: int = 0  # of these, to be done alone next
+    # Files whose sidecars were being written: path, output folder and base, as in `sidecars.write`.
+    publishing: tuple[tuple[bytes, bytes | None, bytes | None], ...] = ()
 
 
 def recover(
-    conn: sqlite3.Connection, now: float, is_alive: Callable[[str], bool], *, max_attempts: int = MAX_ATTEMPTS
+    conn: sqlite3.Connection,
+    now: float,
+    is_alive: Callable[[str], bool],
+    *,
+    is_watched: Callable[[str], bool] = lambda owner: False,
+    max_attempts: int = MAX_ATTEMPTS,
 ) -> Recovered:
     """Take back what dead workers hold, and what nobody has kept a lease on.
 
     One job in flight: it is blamed, and fails as "crash" once its attempts are spent. Several: each is next done alone.
+    Leases of `is_watched` owners never run out while these live: somebody ends those that hang, by a clock that neither
+    the computer's sleep nor a locked database misleads.
     """
     owners = [
         row[0]
@@ -47,13 +56,21 @@ def recover(
     }  # asked outside the transaction: it may take time
     total = Recovered()
     for owner in owners:
+        if owner not in dead and is_watched(owner):
+            continue
         with transaction(conn):
             total = _sum(total, _recover_owner(conn, owner, now, owner in dead, max_attempts))
     return total
 
 
 def _sum(a: Recovered, b: Recovered) -> Recovered:
-    return Recovered(a.pages + b.pages, a.files + b.files, a.failed + b.failed, a.suspects + b.suspects)
+    return Recovered(
+        a.pages + b.pages,
+        a.files + b.files,
+        a.failed + b.failed,
+        a.suspects + b.suspects,
+        a.publishing + b.publishing,
+    )
 
 
 def _recover_owner(
@@ -66,7 +83,8 @@ def _recover_owner(
         (owner, limit),
     ).fetchall()
     files = conn.execute(
-        "SELECT id, state, attempts, sidecar_attempts FROM files WHERE lease_owner = ? AND lease_expires < ?",
+        "SELECT id, state, attempts, sidecar_attempts, path_bytes, out_dir_bytes, base_bytes FROM files"
+        " WHERE lease_owner = ? AND lease_expires < ?",
         (owner, limit),
     ).fetchall()
     certain = len(pages) + len(files) == 1
@@ -90,7 +108,12 @@ def _recover_owner(
     for row in files:
         failed += _recover_file(conn, row, certain, max_attempts, lost)
     suspects = 0 if certain else len(pages) + len(files)
-    return Recovered(len(pages), len(files), failed, suspects)
+    publishing = tuple(
+        (bytes(row["path_bytes"]), row["out_dir_bytes"], row["base_bytes"])
+        for row in files
+        if row["state"] != "intake"
+    )
+    return Recovered(len(pages), len(files), failed, suspects, publishing)
 
 
 def _recover_file(

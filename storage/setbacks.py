@@ -50,6 +50,31 @@ def fail_page(
         documents.settle(conn, job.document_id, now)
 
 
+def call_back(conn: sqlite3.Connection, now: float, lease_s: float) -> None:
+    """Make due now what is put off, and end what is leased, for longer than ever happens: the clock was set back.
+
+    What waits for its watched folder to return goes on waiting.
+    """
+    latest = now + LONGEST_DELAY_S
+    with transaction(conn):
+        conn.execute(
+            "UPDATE documents SET not_before = ? WHERE not_before > 0 AND not_before > ?", (now, latest)
+        )
+        conn.execute(
+            "UPDATE files SET not_before = ? WHERE state = 'intake' AND not_before > ? AND not_before < 1e17",
+            (now, latest),
+        )
+        conn.execute("UPDATE files SET publish_after = ? WHERE publish_after > ?", (now, latest))
+        conn.execute(
+            "UPDATE page_jobs SET lease_expires = ? WHERE state = 'leased' AND lease_expires > ?",
+            (now + lease_s, now + lease_s),
+        )
+        conn.execute(
+            "UPDATE files SET lease_expires = ? WHERE lease_owner IS NOT NULL AND lease_expires > ?",
+            (now + lease_s, now + lease_s),
+        )
+
+
 def defer(
     conn: sqlite3.Connection,
     owner: str,

@@ -42,6 +42,7 @@ __all__ = [
     "page_object",
     "sidecar_names",
     "sweep",
+    "sweep_for",
     "write",
 ]
 
@@ -193,6 +194,12 @@ def _open_in(folder: bytes, path: bytes, note: str) -> _Place:
     except BaseException:
         stage.discard()
         raise
+
+
+def sweep_for(path: bytes, out_dir: bytes | None, base: bytes | None, library_out: Path) -> int:
+    """Remove what a dead process had begun to write for the source at `path`; how many files there were."""
+    places = {_folder(path, out_dir, base), _mirrored(os.fsencode(library_out), os.path.dirname(path))}
+    return sum(sweep(folder, time.time()) for folder in places)
 
 
 @lru_cache(maxsize=10_000)

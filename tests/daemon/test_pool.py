@@ -212,3 +212,24 @@ def test_one_told_to_stop_before_it_could_listen_is_no_mishap(
     stage.started[0].status = -signal.SIGTERM
     assert [death.expected for death in stage.pool.bury()] == [True]
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_one_that_outgrows_its_allowance_within_a_page_is_killed_once(stage: Stage) -> None:
+    stage.pool.ensure(2)
+    held = {4_000_000: 100.0, 4_000_001: stage.pool.settings.worker_memory_mb * 2.0}
+    assert stage.pool.kill_bloated(held.__getitem__) == []  # it leaves by itself once its page is read
+    held[4_000_001] *= 3
+    bloated = stage.pool.children[1].owner
+    assert stage.pool.kill_bloated(held.__getitem__) == [bloated]
+    assert stage.pool.kill_bloated(held.__getitem__) == []
+    assert [process.signals for process in stage.started] == [[], [signal.SIGKILL]]
+
+
+@pytest.mark.parametrize(("engine", "killed"), [("classic", 1), ("vlm", 0)])
+def test_the_weights_of_a_model_are_no_leak(
+    engine: str, killed: int, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "memory_mb", lambda: 64 * 1024.0)
+    stage = Stage(replace(settings, engine=engine), 1)
+    stage.pool.ensure(1)
+    assert len(stage.pool.kill_bloated(lambda pid: 20 * 1024.0)) == killed

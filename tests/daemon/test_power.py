@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -86,9 +87,40 @@ def crew(settings: Settings, conn: sqlite3.Connection) -> Iterator[Crew]:
     crew = Crew(replace(settings, on_battery="pause"), doing="is tested", watching=True)
     crew.pool.limit = 0
     crew.start()
+    crew._power = AtOnce()
     yield crew
     crew.stop()
     crew.close()
+
+
+class AtOnce(power.Look):
+    """Answers each time, without a thread."""
+
+    def told(self) -> power.Told:
+        return power.Told(power.reason_to_rest())
+
+
+def test_asking_never_waits_for_the_answer_and_asks_one_at_a_time() -> None:
+    now, asked, answer = 0.0, 0, threading.Event()
+
+    def slow() -> str:
+        nonlocal asked
+        asked += 1
+        assert answer.wait(30)
+        return "on battery"
+
+    look = power.Look(slow, monotonic=lambda: now)
+    assert look.told() is None
+    now += power.LOOK_S * 3
+    assert look.told() is None
+    assert asked == 1
+    answer.set()
+    assert look._thread is not None
+    look._thread.join(30)
+    assert look.told() == power.Told("on battery")
+    assert look._thread is not None
+    look._thread.join(30)
+    assert asked == 2, "the next question is due by now"
 
 
 def test_reading_rests_and_goes_on_and_status_says_why(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:

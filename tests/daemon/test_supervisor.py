@@ -323,6 +323,50 @@ def test_want_of_space_for_a_note_does_not_end_the_daemon(
             crew.tick(time.time())
 
 
+@pytest.mark.parametrize(("code", "passes"), [(sqlite3.SQLITE_BUSY, True), (sqlite3.SQLITE_ERROR, False)])
+def test_a_locked_database_does_not_end_the_daemon_that_tells_what_is_read(
+    code: int, passes: bool, crew: Crew, conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    crew.say = said.append
+    watch = supervisor._Watch(crew, [], once=False, signals=crew_module.StopSignals())
+    now = time.time()
+    conn.execute(
+        "INSERT INTO documents (sha256, size, state, pages, added_at, finished_at) VALUES ('a', 1, 'done', 1, 0, ?)",
+        (now + 1,),
+    )
+
+    def fail(*arguments: object, **options: object) -> bool:
+        error = sqlite3.OperationalError("as the test says")
+        error.sqlite_errorcode = code
+        raise error
+
+    watch._digest.wanted = "always"
+    with monkeypatch.context() as locked:
+        locked.setattr(jobs, "is_idle", fail)
+        if not passes:
+            with pytest.raises(sqlite3.OperationalError):
+                watch._tell_finished(now + 2)
+            return
+        watch._tell_finished(now + 2)
+    watch._tell_finished(now + 4)
+    assert len(said) == 1
+
+
+def test_what_is_finished_after_the_clock_was_set_back_is_told(crew: Crew, conn: sqlite3.Connection) -> None:
+    said: list[str] = []
+    crew.say = said.append
+    watch = supervisor._Watch(crew, [], once=False, signals=crew_module.StopSignals())
+    before = time.time() - 8 * 3600
+    watch._tell_finished(before)
+    conn.execute(
+        "INSERT INTO documents (sha256, size, state, pages, added_at, finished_at) VALUES ('a', 1, 'done', 1, 0, ?)",
+        (before + 1,),
+    )
+    watch._tell_finished(before + 2)
+    assert len(said) == 1
+
+
 def test_leases_survive_the_sleep_of_the_computer(crew: Crew, settings: Settings) -> None:
     library.register(crew.conn, [library.SeenFile(b"/in/a.pdf", 1, 1)], 0.0)
     now = time.time()

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from tests.faults import kills
+from tests.faults import full_disk, kills, places, workers
 from tests.faults.scenario import Scenario
 
 SCENARIOS: dict[str, tuple[Scenario, float]] = {
-    "random-instants": (kills.random_instants, 10.0),
-    "named-places": (kills.named_places, 4.0),
+    "random-instants": (kills.random_instants, 20.0),
+    "named-places": (kills.named_places, 6.0),
+    "full-home": (full_disk.disk_of_the_home, 2.0),
+    "full-output": (full_disk.disk_of_the_output, 2.0),
+    "full-features": (full_disk.disk_of_the_features, 0.2),
+    "read-only-output": (places.read_only_output, 1.0),
+    "output-vanishes": (places.output_that_vanishes, 1.0),
+    "share-goes": (places.share_that_goes_away, 2.0),
+    "clock-jumps": (places.clock_that_jumps, 2.0),
+    "slow-disk": (places.slow_disk, 2.0),
+    "worker-ends": (workers.worker_that_ends_once, 3.0),
+    "page-kills": (workers.page_that_always_ends_it, 2.0),
+    "worker-leaks": (workers.worker_that_leaks, 2.0),
+    "orphan-hangs": (workers.orphan_that_hangs, 1.0),
+    "orphan-beats": (workers.orphan_that_beats, 1.0),
 }

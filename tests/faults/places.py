@@ -52,7 +52,7 @@ def _leave(house: House, process) -> None:  # type: ignore[no-untyped-def]  # Po
 
 
 def output_that_vanishes(ground: Ground) -> None:
-    """The output folder is deleted in the middle: what is written afterwards is whole, `verify --repair` brings the rest."""
+    """The output folder is deleted in the middle: what is written then is whole, `verify --repair` brings the rest."""
     with ground.house() as house:
         process = house.start("watch", script=SCRIPT)
         house.until(lambda: len(list(house.out.rglob("*.json"))) > 3, "the first sidecars", process)
@@ -75,28 +75,32 @@ def _repair(house: House) -> None:
 
 def share_that_goes_away(ground: Ground) -> None:
     """The watched folder goes away in the middle and returns: nothing is missing, nothing failed, all is read."""
-    for _ in ground.times(3, 1):
-        place = ground.folder / f"share-{time.monotonic_ns()}"
+    for number in ground.times(3, 1):
+        place = ground.folder / f"share-{number}"
         inputs.make(place / "in")
         house = House(place / "house", place / "in")
         house.give_database(ground.empty_database)
         with house:
-            process = house.start("watch", script=SCRIPT)
-            house.until(lambda: len(house.read_times()) > 2, "the first pages", process)
-            for _ in range(2):
-                (place / "in").rename(place / "elsewhere")
-                time.sleep(ground.random.uniform(0.5, 3.0))
-                found = house.states()
-                lost = [name for name, (state, _) in found.items() if state == "missing"]
-                require(not lost, f"counted as deleted: {lost}")
-                require(not _codes(house) - {"vanished", "storage", "access"}, f"failed: {found}")
-                (place / "elsewhere").rename(place / "in")
-                time.sleep(ground.random.uniform(0.2, 1.0))
-            house.until(house.is_over, "the end", process)
-            house.until(lambda: not _codes(house), "no more errors", process)
-            _leave(house, process)
-            house.check_end(ground.reference)
+            _away_and_back(ground, house, place)
         ground.drop(house)
+
+
+def _away_and_back(ground: Ground, house: House, place: Path) -> None:
+    process = house.start("watch", script=SCRIPT)
+    house.until(lambda: len(house.read_times()) > 2, "the first pages", process)
+    for _ in range(2):
+        (place / "in").rename(place / "elsewhere")
+        time.sleep(ground.random.uniform(0.5, 3.0))
+        found = house.states()
+        lost = [name for name, (state, _) in found.items() if state == "missing"]
+        require(not lost, f"counted as deleted: {lost}")
+        require(not _codes(house) - {"vanished", "storage", "access"}, f"failed: {found}")
+        (place / "elsewhere").rename(place / "in")
+        time.sleep(ground.random.uniform(0.2, 1.0))
+    house.until(house.is_over, "the end", process)
+    house.until(lambda: not _codes(house), "no more errors", process)
+    _leave(house, process)
+    house.check_end(ground.reference)
 
 
 def clock_that_jumps(ground: Ground) -> None:
@@ -109,10 +113,9 @@ def clock_that_jumps(ground: Ground) -> None:
             with _in_environment({"FAULTS_CLOCK": str(clock), "PYTHONPATH": str(site)}):
                 process = house.start("watch", script=SCRIPT, lease_s=4.0)
                 house.until(lambda: len(house.read_times()) > 2, "the first pages", process)
-                if number % 2 == 0:  # it runs ahead, something is put off then, and it is set right
-                    jumps = [4 * 365 * 86400.0, 0.0]
-                else:
-                    jumps = [-8 * 3600.0, 8 * 3600.0, 30.0, -30.0]
+                # Far ahead, something is put off then, and it is set right; or to and fro by hours.
+                ahead = [4 * 365 * 86400.0, 0.0]
+                jumps = ahead if number % 2 == 0 else [-8 * 3600.0, 8 * 3600.0, 30.0, -30.0]
                 for jump in jumps:
                     clock.write_text(str(jump), "ascii")
                     time.sleep(ground.random.uniform(0.3, 1.5))

@@ -1,4 +1,4 @@
-"""Workers that hang, leak, crash and abort: ended or replaced, the page tried again, then set aside; all else goes on."""
+"""Workers that hang, leak, crash and abort: replaced, the page tried again, then set aside; all else goes on."""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +80,23 @@ def test_a_verdict_is_kept_and_a_damaged_one_taken_again(tmp_path: Path) -> None
     for damage in ("", "[]", '{"format": 0}', '{"format": 1, "what": 2}'):
         path.write_text(damage)
         assert load_or_check(path, lambda: verdicts[2]) == verdicts[2]
+
+
+def test_workers_that_start_together_check_one_at_a_time_and_share_the_verdict(tmp_path: Path) -> None:
+    path, running, most = tmp_path / "home" / "x.check.json", 0, 0
+
+    def take() -> Verdict:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.05)  # a second one had the time to begin
+        running -= 1
+        return Verdict("a", tokens=7)
+
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(lambda _: load_or_check(path, take), range(4)))
+    assert verdicts == [Verdict("a", tokens=7)] * 4
+    assert most == 1
 
 
 def test_the_picture_has_ink_on_every_line_and_sides_that_patches_divide() -> None:

@@ -198,3 +198,17 @@ def test_processes_killed_at_any_instant_leave_only_whole_files(tmp_path: Path) 
         found = [store.get(f"{n:064x}", 1.0) for n in range(23)]
         assert any(found)
         assert store.counters.torn == store.counters.foreign == 0
+
+
+def test_what_dead_writers_left_goes_with_the_first_put(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "features", 1 << 20)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (store.folder / "aa").mkdir()
+    half = store.folder / "aa" / f".writing-{dead.pid}-00000000"
+    counters = store.folder / f".writing-{dead.pid}-counters"
+    living = store.folder / "aa" / f".writing-{os.getpid()}-00000000"
+    for path in (half, counters, living):
+        path.touch()
+    store.put("aa1", Features("F32", (1,), b"\0" * 4), model="m", now=1.0)
+    assert [path.exists() for path in (half, counters, living)] == [False, False, True]
