@@ -13,6 +13,8 @@ from daemon.commands import flags
 from daemon.commands.flags import AsJson, Home, Quiet, Verbose
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from pipeline.convert.plan import Plan
     from pipeline.convert.to_mlx import Converted
     from storage.settings import Settings
@@ -137,6 +139,58 @@ def vision_weights(
         console.say(f"the projector gives {made.projector_out} columns, {fits}")
 
 
+def check(
+    src: Src,
+    dst: Annotated[Path, typer.Argument(metavar="DST", help="The converted folder.")],
+    image: Annotated[
+        Path,
+        typer.Option(
+            "--image", metavar="FILE", help="What is read by both: a picture or a PDF's first page."
+        ),
+    ],
+    max_pixels: Annotated[
+        int | None, typer.Option(metavar="N", min=784, help="Scale the page down to this many (200,704).")
+    ] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare a converted checkpoint with its source, stage by stage.
+
+    SRC is read in PyTorch (extra `convert`), DST in MLX, both in float32: patch embedding, every block, merger, every
+    layer, logits. Exits with 1 where a stage is further off than its weights explain, or the manifest names others.
+
+    \b
+    Examples:
+      ocrd convert check ./dots.ocr ./dots.ocr-8bit --image page.png
+      ocrd convert check tiny ./tiny-4bit --image samples/letter-scan.pdf --json
+    """
+    from daemon import convert_view
+    from pipeline.convert import check as checking
+    from storage.errors import ExitCode
+
+    settings = flags.settings(home=home)
+    plan, _ = _examine(src, settings)
+    page = _page(image.expanduser(), settings.dpi, max_pixels or checking.MAX_PIXELS)
+    result = checking.check(plan, dst.expanduser().absolute(), page, trusted=settings.trusted_models)
+    if as_json:
+        console.write_json(result.as_json())
+    elif not quiet:
+        convert_view.show(result)
+    if not result.is_good:
+        raise typer.Exit(ExitCode.NO_MATCH)
+
+
+def _page(path: Path, dpi: int, max_pixels: int) -> Image.Image:
+    """The first page of a file as RGB. Raises: the input errors of `storage.errors`."""
+    from pipeline.rasterise import rasterise
+    from pipeline.source import open_source
+
+    with open_source(path) as source, source.page(1) as page:
+        return rasterise(page, dpi=dpi, max_pixels=max_pixels).image.convert("RGB")
+
+
 def _examine(src: str, settings: Settings) -> tuple[Plan, str | None]:
     """The checkpoint, checked tensor by tensor, and the commit it was pulled at. Raises: as `plan.examine`."""
     from pipeline import model_files
@@ -159,6 +213,6 @@ def add_to(app: typer.Typer) -> None:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    for command in (mlx, vision_weights):
+    for command in (mlx, vision_weights, check):
         group.command()(command)
     app.add_typer(group, name="convert")
