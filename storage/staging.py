@@ -52,6 +52,11 @@ class Staging:
         reach("staging.opened")
         return file
 
+    @property
+    def paths(self) -> list[bytes]:
+        """Where the files lie until then, in order of opening."""
+        return [path for _, path in self._files]
+
     def publish(self, *targets: bytes) -> None:
         """Make the files durable, and rename each to its target, in order of opening."""
         for file, _ in self._files:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from daemon.server import chat, events, failures, library_api, metrics, pages
+from daemon.server.askers import Askers
 from daemon.server.bodies import Bounds
 from daemon.server.database import Library
 from daemon.server.security import Guard
+from daemon.server.staged import sweep_left
 from daemon.server.urls import Reach
 
 if TYPE_CHECKING:
@@ -29,13 +31,13 @@ def create_app(
     *,
     token: str | None = None,
     hosts: Sequence[str] = (),
-    asks: Any = None,
+    asks: Askers | None = None,
     reach: Reach | None = None,
 ) -> FastAPI:
     """The application for the home of `settings`.
 
     `token`: what every request must show (None: nothing); `hosts`: names it is reached by besides localhost;
-    `asks`: who reads for `/v1/chat/completions` (None: nobody does, it answers 503).
+    `asks`: who reads for `/v1/chat/completions` (None: the workers of the home).
     `reach`: what requests may name instead of sending it (None: nothing).
     `app.state` has `settings`, `library` (connections), `asks` and `reach`.
     """
@@ -43,6 +45,7 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sweep_left(settings.home)
         try:
             yield
         finally:
@@ -52,7 +55,7 @@ def create_app(
     app = FastAPI(title="ocrd", docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.settings = settings
     app.state.library = library
-    app.state.asks = asks
+    app.state.asks = asks or Askers(settings.home)
     app.state.reach = reach or Reach()
     for part in (chat, library_api, events, metrics, pages):
         app.include_router(part.router)

@@ -18,7 +18,6 @@ class Staged:
 
     def __init__(self, home: Path) -> None:
         self._stage = Staging(os.fsencode(asks_folder(home)), 0o600)
-        self.paths: list[str] = []
 
     @contextlib.contextmanager
     def file(self) -> Iterator[BinaryIO]:
@@ -26,7 +25,11 @@ class Staged:
         file = self._stage.open()
         yield file
         file.flush()
-        self.paths.append(os.fsdecode(file.name))
+
+    @property
+    def paths(self) -> list[str]:
+        """Where they lie."""
+        return [os.fsdecode(path) for path in self._stage.paths]
 
     def close(self) -> None:
         """Remove them, whoever reads them still."""
