@@ -49,6 +49,7 @@ class Filters:
 
     states: frozenset[str] = frozenset()  # of `file_status`; none: any
     folder: bytes | None = None  # files in it and below it
+    part: str | None = None  # a part of the path
     name: str | None = None  # a part of the name, or a glob over it
     engine: str | None = None  # who read a page of it: an engine's name, text-layer, blank
     since: float | None = None  # first seen then or later
@@ -64,8 +65,7 @@ class Listing:
 
 
 COLUMNS = (
-    "s.*, f.path_bytes, f.name_key, f.size, f.first_seen, d.state AS document_state, d.options, d.attachments,"
-    " d.labels, d.sha256"
+    "s.*, f.path_bytes, f.name_key, f.size, f.mtime_ns, f.first_seen, d.options, d.attachments, d.sha256"
 )
 _ROWS = (
     f"SELECT {COLUMNS} FROM json_each(?) AS wanted CROSS JOIN files f ON f.id = wanted.value"
@@ -174,6 +174,7 @@ def _is_filtered(filters: Filters, sort: Sort) -> bool:
         (in_range or sort is Sort.ADDED)
         and (in_folder or sort is Sort.PATH)
         and not filters.states
+        and not filters.part
         and not filters.name
         and not filters.engine
     )
@@ -225,6 +226,9 @@ def _rows(conn: sqlite3.Connection, ids: list[int], filters: Filters) -> list[sq
     if filters.folder is not None:
         conditions.append("f.path_bytes > ? AND f.path_bytes < ?")
         values += _below(filters.folder)
+    if filters.part:
+        conditions.append("instr(lower(f.path), lower(?)) > 0")
+        values.append(filters.part)
     if filters.name:
         condition, pair = name_filter(filters.name)
         conditions.append(condition)

@@ -8,12 +8,14 @@ Names of temporary files say which process of which host made them, so that `swe
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 import socket
 import sys
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +24,7 @@ from storage.failpoints import reach
 
 OLD_S = 86_400.0  # a temporary file of another host is abandoned after this long
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _NAME = re.compile(rb"\.ocrd-([0-9a-f]{8})-(\d+)-[0-9a-f]{12}\.tmp\Z")
 
 
@@ -70,6 +73,40 @@ class Staging:
             del self._files[0]
         reach("staging.renamed")
         _sync_folder(self.folder)
+
+    def publish_new(self, targets: Iterable[bytes]) -> bytes:
+        """Make the one file durable, and give it the first of the names that is free; which that was.
+
+        Nothing is ever replaced. Raises: FileExistsError when none is free; OSError.
+        """
+        (file, path) = self._files[0]
+        file.flush()
+        _sync(file.fileno())
+        for target in targets:
+            try:
+                os.link(path, target)
+                os.unlink(path)
+            except FileExistsError:
+                continue
+            except OSError as error:  # file systems without hard links
+                if error.errno not in _NO_LINKS:
+                    raise
+                try:
+                    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self.mode))
+                except FileExistsError:
+                    continue
+                os.replace(path, target)
+            file.close()
+            del self._files[0]
+            _sync_folder(self.folder)
+            return target
+        raise FileExistsError(errno.EEXIST, "all names are taken", self.folder)
+
+    def flushed(self) -> Path:
+        """Where the one file lies for now, with all that was written to it."""
+        file, path = self._files[0]
+        file.flush()
+        return Path(os.fsdecode(path))
 
     def discard(self) -> None:
         """Remove what was not published."""

@@ -227,6 +227,24 @@ def failed_ids(conn: sqlite3.Connection, limit: int) -> list[int]:
     return sorted(found, reverse=True)[:limit]
 
 
+_CODES = (
+    "SELECT error_code, count(*) FROM page_jobs WHERE error_code IS NOT NULL GROUP BY error_code",
+    "SELECT error_code, count(*) FROM documents WHERE state IN ('failed', 'needs_password') AND pages IS NULL"
+    " GROUP BY error_code",
+    f"SELECT error_code, count(*) FROM files WHERE {UNFINISHED} AND error_code IS NOT NULL GROUP BY error_code",
+)
+
+
+def failures_by_code(conn: sqlite3.Connection) -> list[tuple[str, int]]:
+    """(code, how many) of pages that failed, documents that cannot be opened, and files that cannot be read."""
+    counts: dict[str, int] = {}
+    for query in _CODES:
+        for code, number in conn.execute(query):
+            if code is not None:
+                counts[code] = counts.get(code, 0) + number
+    return sorted(counts.items())
+
+
 def being_read(conn: sqlite3.Connection) -> list[tuple[int, sqlite3.Row]]:
     """(file id, row of `workers`) of each process that is at a file."""
     found = []
@@ -250,6 +268,12 @@ def notable(conn: sqlite3.Connection, *, failures: int) -> list[dict[str, Any]]:
     failing = [file_id for file_id in failed_ids(conn, failures) if file_id not in reading]
     rows = (conn.execute(_ENTRIES, (json.dumps(ids),)) for ids in (reading, failing))
     return [_entry(conn, row) for found in rows for row in found]
+
+
+def entry(conn: sqlite3.Connection, file_id: int) -> dict[str, Any] | None:
+    """The entry of one file, as in the snapshot."""
+    row = conn.execute(f"SELECT {_COLUMNS} FROM file_status WHERE id = ?", (file_id,)).fetchone()
+    return None if row is None else _entry(conn, row)
 
 
 def _entry(conn: sqlite3.Connection, row: sqlite3.Row) -> dict[str, Any]:

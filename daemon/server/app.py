@@ -14,6 +14,8 @@ from daemon.server import chat, events, failures, library_api, metrics, pages
 from daemon.server.askers import Askers
 from daemon.server.bodies import Bounds
 from daemon.server.database import Library
+from daemon.server.events import Feed
+from daemon.server.page_images import Painter
 from daemon.server.security import Guard
 from daemon.server.staged import sweep_left
 from daemon.server.urls import Reach
@@ -49,12 +51,16 @@ def create_app(
         try:
             yield
         finally:
+            app.state.feed.close()
+            app.state.painter.close()
             library.close()
 
     # No pages of Swagger or ReDoc: they would load scripts from elsewhere.
     app = FastAPI(title="ocrd", docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.settings = settings
     app.state.library = library
+    app.state.painter = Painter(settings)
+    app.state.feed = Feed(library)
     app.state.asks = asks or Askers(settings.home)
     app.state.reach = reach or Reach()
     for part in (chat, library_api, events, metrics, pages):

@@ -130,6 +130,13 @@ class Sort(StrEnum):
     SIZE = "size"
 
 
+class SidecarKind(StrEnum):
+    """Which of a document's sidecars."""
+
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
 class Uploaded(Shape):
     """What became of an upload."""
 
@@ -155,12 +162,18 @@ class PageList(Shape):
     next: int | None = Field(description="`after` of the next request; null: that was all.")
 
 
+class Queued(Shape):
+    """How many documents will be read again."""
+
+    documents: int
+
+
 class RetryWish(Shape):
     """What to do otherwise this time; nothing given: try what failed again."""
 
     engine: str | None = None
     dpi: Annotated[int | None, Field(ge=36, le=1200)] = None
-    text_layer: str | None = Field(None, description="auto, ignore or require.")
+    text_layer: str | None = Field(default=None, description="auto, ignore or require.")
     password: Annotated[str | None, Field(max_length=1000)] = None
 
 
@@ -400,7 +413,6 @@ class Status(Shape):
     """What `ocrd status --json` prints, but for its documents; what is being read now, and the last failures."""
 
     now: Seconds
-    version: int = Field(description="Changes whenever anything in the library does.")
     state: str = Field(description="running, idle, paused or stopped.")
     watcher: str
     roots: list[Root]
