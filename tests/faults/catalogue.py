@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import full_disk, kills, places, workers
+from tests.faults import databases, feature_files, full_disk, kills, places, reading, workers
 from tests.faults.scenario import Scenario
 
 SCENARIOS: dict[str, tuple[Scenario, float]] = {
@@ -21,4 +21,13 @@ SCENARIOS: dict[str, tuple[Scenario, float]] = {
     "worker-leaks": (workers.worker_that_leaks, 2.0),
     "orphan-hangs": (workers.orphan_that_hangs, 1.0),
     "orphan-beats": (workers.orphan_that_beats, 1.0),
+    "locked": (databases.locked_for_minutes, 1.0),
+    "long-reader": (databases.held_by_a_reader, 1.0),
+    "damaged": (databases.damaged, 5.0),
+    "killed-restoring": (databases.killed_while_copied_or_restored, 2.0),
+    "versions": (databases.other_versions, 3.0),
+    "feature-damage": (feature_files.damaged_files, 0.5),
+    "feature-kills": (feature_files.killed_writers, 1.0),
+    "mutations": (reading.mutations, 10.0),
+    "bombs": (reading.decompression_bombs, 4.0),
 }

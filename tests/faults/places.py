@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -110,7 +111,7 @@ def clock_that_jumps(ground: Ground) -> None:
             clock, site = house.place / "clock", house.place / "site"
             site.mkdir()
             (site / "sitecustomize.py").write_text(CLOCK, "ascii")
-            with _in_environment({"FAULTS_CLOCK": str(clock), "PYTHONPATH": str(site)}):
+            with in_environment({"FAULTS_CLOCK": str(clock), "PYTHONPATH": str(site)}):
                 process = house.start("watch", script=SCRIPT, lease_s=4.0)
                 house.until(lambda: len(house.read_times()) > 2, "the first pages", process)
                 # Far ahead, something is put off then, and it is set right; or to and fro by hours.
@@ -122,33 +123,31 @@ def clock_that_jumps(ground: Ground) -> None:
                 house.until(house.is_over, "the end", process)
                 _leave(house, process)
                 house.check_end(ground.reference)
-                attempts = _attempts(house)
+                attempts = attempts_of(house)
                 require(attempts == 0, f"jumps of the clock cost {attempts} attempts")
         ground.drop(house)
 
 
-def _attempts(house: House) -> int:
+def attempts_of(house: House) -> int:
+    """How many tries of pages were counted."""
     with house.looking() as conn:
         return int(conn.execute("SELECT total(attempts) FROM page_jobs").fetchone()[0])
 
 
-class _in_environment:
+class in_environment:
     def __init__(self, values: dict[str, str]) -> None:
         self.values = values
 
     def __enter__(self) -> None:
-        import os
-
         self.before = {name: os.environ.get(name) for name in self.values}
         root = str(Path(__file__).parent.parent.parent)
         wanted = dict(self.values)
         if "PYTHONPATH" in wanted:
-            wanted["PYTHONPATH"] = os.pathsep.join((wanted["PYTHONPATH"], root))
+            others = filter(None, (root, os.environ.get("PYTHONPATH")))
+            wanted["PYTHONPATH"] = os.pathsep.join((wanted["PYTHONPATH"], *others))
         os.environ.update(wanted)
 
     def __exit__(self, *_: object) -> None:
-        import os
-
         for name, value in self.before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -167,5 +166,5 @@ def slow_disk(ground: Ground) -> None:
         )
         house.until(house.is_over, "the end", process, within_s=240)
         _leave(house, process)
-        require(_attempts(house) == 0, "being slow costs attempts")
+        require(attempts_of(house) == 0, "being slow costs attempts")
         house.check_end(ground.reference)
