@@ -184,14 +184,19 @@ def _check_whole(path: Path) -> None:
 
 
 def weights_hash(checkpoint: Checkpoint, memo: Path | None = None) -> str:
-    """SHA-256 over the weight files' contents.
+    """SHA-256 over the weight files' contents; `memo`: as of `files_hash`."""
+    return files_hash(checkpoint.weights, memo)
+
+
+def files_hash(files: Iterable[Path], memo: Path | None = None) -> str:
+    """SHA-256 over the names and contents of files.
 
     `memo`: a JSON file that remembers hashes by path, size and mtime, since reading gigabytes at each start costs.
     """
     kept = _read_memo(memo)
     known = dict(kept)
     digest = hashlib.sha256()
-    for path in checkpoint.weights:
+    for path in files:
         stat = path.stat()
         key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
         if key not in known:

@@ -106,7 +106,7 @@ class ModelReader:
 
     def with_mode(self, mode: str, max_tokens: int | None) -> ModelReader:
         """The same model with other drafts and another budget, without a store of features."""
-        encoder = VisionEncoder(self.loaded, self.encoder.fingerprint, None, self.encoder.name)
+        encoder = self.encoder.without_store()
         settings = replace(self.settings, mode=mode, max_tokens=max_tokens)
         return ModelReader(self.loaded, self.preset, encoder, settings, self.calibration, self.drafter)
 

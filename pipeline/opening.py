@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from pipeline import calibration, checkpoint, startup_check, vision
+from pipeline import calibration, checkpoint, startup_check, vision, vision_coreml
 from pipeline.adapter import loading
 from pipeline.beside import Beside
 from pipeline.model_reader import DecodeSettings, ModelReader
@@ -32,7 +32,8 @@ def open_reader(settings: Settings, location: ModelLocation) -> ModelReader:
     """The model at `location`, ready to read. Raises: `ModelError`, `OutOfMemoryError`."""
     loaded, fingerprint = load(settings, location)
     store = FeatureStore(settings.features_path, settings.features_bytes)
-    encoder = vision.VisionEncoder(loaded, fingerprint, store, location.preset.name)
+    coreml = vision_coreml.open_encoder(settings, loaded)
+    encoder = vision.VisionEncoder(loaded, fingerprint, store, location.preset.name, coreml)
     decoding = DecodeSettings(settings.mode, settings.max_draft, settings.max_tokens or None, settings.verify)
     drafter = _drafter(settings, loaded, location)
     measured = calibrate(settings, loaded, fingerprint) if decoding.mode != "none" else None

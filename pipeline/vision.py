@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.adapter import inputs as page_inputs
 from pipeline.adapter.inputs import PageInputs
 from pipeline.adapter.loading import ADAPTER_VERSION, LoadedModel
+from storage.errors import EngineError
 from storage.features import Features, FeatureStore
 
 if TYPE_CHECKING:
     from PIL import Image
+
+    from pipeline.vision_coreml import CoreMLEncoder
+
+log = logging.getLogger(__name__)
 
 # Files of a checkpoint that decide how pixels become patches.
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
@@ -36,21 +43,24 @@ class Encoded:
 
 def encoder_fingerprint(loaded: LoadedModel, weights_sha256: str, revision: str | None) -> str:
     """What makes features of two encoders interchangeable: equal fingerprints, and only those."""
-    folder = loaded.checkpoint.folder
-    settings = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in _PROCESSOR_FILES
-        if (folder / name).is_file()
-    }
     parts = {
         "architecture": loaded.architecture,
         "revision": revision,
         "weights": weights_sha256,
-        "processor": settings,
+        "processor": processor_hashes(loaded.checkpoint.folder),
         "dtype": loaded.dtype,
         "adapter": ADAPTER_VERSION,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def processor_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file of a checkpoint that decides how pixels become patches."""
+    return {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in _PROCESSOR_FILES
+        if (folder / name).is_file()
+    }
 
 
 def feature_key(image: Image.Image, fingerprint: str, options: Mapping[str, Any]) -> str:
@@ -63,33 +73,74 @@ def feature_key(image: Image.Image, fingerprint: str, options: Mapping[str, Any]
 
 
 class VisionEncoder:
-    """Encodes pages with one model, through a store if there is one."""
+    """Encodes pages with one model, through a store if there is one; on Core ML if there is a package for it."""
 
-    def __init__(self, loaded: LoadedModel, fingerprint: str, store: FeatureStore | None, name: str) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        fingerprint: str,
+        store: FeatureStore | None,
+        name: str,
+        coreml: CoreMLEncoder | None = None,
+    ) -> None:
         self.loaded = loaded
-        self.fingerprint = fingerprint
+        self.fingerprint = fingerprint  # of MLX's tower; Core ML's features have their own
         self.store = store
         self.name = name  # of the model, for the store's statistics
+        self.coreml = coreml
         self.tower_runs = 0
+
+    def without_store(self) -> VisionEncoder:
+        """The same, keeping nothing."""
+        return VisionEncoder(self.loaded, self.fingerprint, None, self.name, self.coreml)
 
     def encode(
         self, page: PageInputs, image: Image.Image, options: Mapping[str, Any] | None = None
     ) -> Encoded:
-        """The page's features; the tower runs only on a miss. Raises: `EngineError`, `OutOfMemoryError`."""
+        """The page's features; a tower runs only on a miss. Raises: `EngineError`, `OutOfMemoryError`."""
         started = time.perf_counter()
-        key = feature_key(image, self.fingerprint, options or {})
-        stored = self.store.get(key, time.time()) if self.store is not None else None
-        hit = stored is not None and stored.shape[0] == len(page.positions)
-        if stored is not None and hit:
-            features = to_array(stored)
-        else:
-            features = page_inputs.encode(self.loaded, page)
-            self.tower_runs += 1
-            if self.store is not None:
-                self.store.put(key, to_bytes(features), model=self.name, now=time.time())
+        features, hit = self._on_coreml(page, image, options) or self._features(
+            page, image, options, self.fingerprint, lambda: page_inputs.encode(self.loaded, page)
+        )
         if self.store is not None:
             self.store.save_counters()
         return Encoded(features, hit, time.perf_counter() - started)
+
+    def _on_coreml(
+        self, page: PageInputs, image: Image.Image, options: Mapping[str, Any] | None
+    ) -> tuple[Any, bool] | None:
+        """Features by Core ML; None where there is none, it does not take the page, or it fails, which ends it."""
+        coreml = self.coreml
+        if coreml is None or not coreml.takes(page):
+            return None
+        try:
+            return self._features(
+                page, image, options, coreml.fingerprint,
+                lambda: page_inputs.as_features(self.loaded, coreml.encode(page)),
+            )  # fmt: skip
+        except EngineError as error:
+            log.warning("MLX encodes from now on: %s", error.message)
+            self.coreml = None
+            return None
+
+    def _features(
+        self,
+        page: PageInputs,
+        image: Image.Image,
+        options: Mapping[str, Any] | None,
+        fingerprint: str,
+        compute: Callable[[], Any],
+    ) -> tuple[Any, bool]:
+        """Features that are stored for the page and the encoder, else computed and stored; and whether they were."""
+        key = feature_key(image, fingerprint, options or {})
+        stored = self.store.get(key, time.time()) if self.store is not None else None
+        if stored is not None and stored.shape[0] == len(page.positions):
+            return to_array(stored), True
+        features = compute()
+        self.tower_runs += 1
+        if self.store is not None:
+            self.store.put(key, to_bytes(features), model=self.name, now=time.time())
+        return features, False
 
 
 def to_bytes(array: Any) -> Features:

@@ -89,6 +89,12 @@ class Settings:
         kinds.boolean,
         "at a model's first load, measure its passes and check what is drafted (about 15 s)",
     )
+    vision_backend: Literal["mlx", "coreml"] = _setting(
+        "mlx", kinds.one_of("mlx", "coreml"), "what encodes pages for dots.ocr; coreml: macOS only"
+    )
+    vision_package: Path | None = _setting(
+        None, kinds.path, "the .mlpackage that `ocrd convert coreml` made, for vision_backend = coreml"
+    )
     features_gb: float = _setting(
         10.0, kinds.gigabytes(0, 100_000), "disk for pages' vision features; 0: none are kept"
     )
@@ -178,6 +184,11 @@ class Settings:
     def calibration_path(self) -> Path:
         """Where measurements of models on this machine are kept."""
         return self.home / "calibration"
+
+    @property
+    def compiled_path(self) -> Path:
+        """Where Core ML's compiled packages are kept."""
+        return self.home / "coreml"
 
     @property
     def features_bytes(self) -> int:

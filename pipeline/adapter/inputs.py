@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline.adapter.loading import LoadedModel, is_allocation
 from storage.errors import EngineError, ImageRefusedError, OutOfMemoryError
 
@@ -108,6 +111,21 @@ def encode(loaded: LoadedModel, inputs: PageInputs) -> Any:
     except RuntimeError as error:
         raise device_error(error, "the vision encoder") from error
     return features
+
+
+def as_float32(array: Any) -> NDArray[np.float32]:
+    """An mlx array's values for what is not MLX, as float32 (numpy knows no bfloat16)."""
+    import mlx.core as mx
+
+    return np.array(array.astype(mx.float32))
+
+
+def as_features(loaded: LoadedModel, values: NDArray[np.float32]) -> Any:
+    """Features that were not made by MLX, as an mlx array of the type that the model's own tower gives."""
+    import mlx.core as mx
+
+    own = loaded.model.vision_tower.patch_embed.patchifier.proj.weight.dtype
+    return mx.array(values).astype(own)
 
 
 def embed(loaded: LoadedModel, inputs: PageInputs, features: Any) -> Any:

@@ -25,20 +25,23 @@ from typing import Any
 import numpy as np
 
 from pipeline import checkpoint
-from pipeline.convert import extra, page_shapes
+from pipeline.convert import coreml_package, extra, page_shapes
+from pipeline.convert.coreml_package import (
+    CONFIG_KEY,
+    FORMAT,
+    FORMAT_KEY,
+    INPUT,
+    OUTPUT,
+    SUFFIX,
+    UNITS_KEY,
+    WEIGHTS_KEY,
+    ComputeUnits,
+)
 from pipeline.convert.page_shapes import PixelBudget, Shapes
 from pipeline.convert.plan import Plan
 from pipeline.convert.tower_config import TowerConfig
 from storage.errors import ModelError, SettingsError, from_os_error
 
-SUFFIX = ".mlpackage"
-INPUT = "patches"
-OUTPUT = "features"
-# Keys of the package's user-defined metadata: what reading it back needs to know.
-FORMAT_KEY, FORMAT = "ocrd.format", "1"
-CONFIG_KEY = "ocrd.tower"
-UNITS_KEY = "ocrd.compute_units"
-WEIGHTS_KEY = "ocrd.weights"
 _TRACED = 64  # patches in the example input: no size of it stays in the program
 
 
@@ -50,15 +53,6 @@ class Precision(StrEnum):
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
-
-
-class ComputeUnits(StrEnum):
-    """What Core ML may run the package on."""
-
-    ALL = "all"
-    CPU_AND_GPU = "cpu-and-gpu"
-    CPU_AND_NE = "cpu-and-ne"
-    CPU_ONLY = "cpu-only"
 
 
 class Compression(StrEnum):
@@ -129,12 +123,12 @@ def convert(examined: Plan, out: Path, options: Options) -> Report:
     # Traced in float16 the tower needs half the memory; coremltools 9 cannot take its attention apart then.
     half = options.precision is Precision.FLOAT16 and options.target is Target.IOS18
     tower = tower_weights.load_tower(examined, half=half)
-    package = build(tower, lengths, options, checkpoint.weights_hash(examined.checkpoint))
-    save(package, out)
+    model = build(tower, lengths, options, checkpoint.weights_hash(examined.checkpoint))
+    save(model, out)
     config: TowerConfig = tower.config
     return Report(
         package=out,
-        size_bytes=size_bytes(out),
+        size_bytes=coreml_package.read(out).size_bytes,
         parameters=config.parameters(),
         seconds=time.perf_counter() - started,
         lengths=lengths,
@@ -250,11 +244,6 @@ def save(model: Any, out: Path) -> None:
         raise from_os_error(error, file=out) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def size_bytes(package: Path) -> int:
-    """Bytes of all files of a package."""
-    return sum(path.stat().st_size for path in package.rglob("*") if path.is_file())
 
 
 def page_sizes(config: TowerConfig, budget: PixelBudget, lengths: tuple[int, ...]) -> tuple[PageSize, ...]:

@@ -28,32 +28,18 @@ class MilProgram:
 
         try:
             model = MLModel(str(package), skip_model_load=True)
-            self.spec = model.get_spec()
+            spec = model.get_spec()
             program = load(
-                self.spec,
-                specification_version=self.spec.specificationVersion,
-                file_weights_dir=model.weights_dir,
+                spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir
             )
         except Exception as error:  # coremltools raises anything, bare Exception included
             text = (str(error).splitlines() or [""])[0]
-            raise ModelError(f"no Core ML package that can be read ({text})", file=package) from error
-        self.metadata = dict(model.user_defined_metadata)
+            raise ModelError(f"the package's program cannot be read ({text})", file=package) from error
         self._main = program.functions["main"]
-
-    @property
-    def input_names(self) -> list[str]:
-        """Names of what `run` is to be given."""
-        return list(self._main.inputs)
 
     def ops(self) -> Counter[str]:
         """How often each kind of op is there, constants aside."""
         return Counter(op.op_type for op in self._main.operations if op.op_type != "const")
-
-    def lengths(self) -> tuple[int, ...]:
-        """First dimensions that the first input may have, as the package says to Core ML."""
-        kind = self.spec.description.input[0].type.multiArrayType
-        shapes = [shape.shape for shape in kind.enumeratedShapes.shapes] or [kind.shape]
-        return tuple(sorted({int(shape[0]) for shape in shapes}))
 
     def run(self, feeds: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         """The program's output as float32. Raises: NotImplementedError for an op we do not know."""

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipeline.convert import page_shapes, tower_inputs
-from pipeline.convert.coreml import INPUT
+from pipeline.convert import coreml_package, page_shapes, tower_inputs
+from pipeline.convert.coreml_package import INPUT, Package
 from pipeline.convert.mil_program import MilProgram
 from pipeline.convert.plan import Plan
 from pipeline.convert.tower import VisionTower
@@ -50,10 +50,10 @@ def prove(package: Path, examined: Plan, *, seed: int = 0) -> Proof:
 
     Raises: `ModelError` where the package cannot be read.
     """
-    tower = load_tower(examined)
-    program = MilProgram(package)
-    rows, columns = grid_within(program.lengths()[0], tower.config.merge)
-    return compare(program, tower, speckled(rows * columns, tower.config.pixel_width, seed), rows, columns)
+    found = coreml_package.read(package)
+    rows, columns = grid_within(found.lengths[0], found.config.merge)
+    pixels = speckled(rows * columns, found.config.pixel_width, seed)
+    return compare(found, load_tower(examined), pixels, rows, columns)
 
 
 def grid_within(length: int, merge: int) -> tuple[int, int]:
@@ -70,17 +70,17 @@ def speckled(count: int, width: int, seed: int) -> NDArray[np.float32]:
 
 
 def compare(
-    program: MilProgram, tower: VisionTower, pixels: NDArray[np.float32], rows: int, columns: int
+    package: Package, tower: VisionTower, pixels: NDArray[np.float32], rows: int, columns: int
 ) -> Proof:
     """The page's features by both. Raises: `ModelError` for a page that the package has no length for."""
     config, count = tower.config, rows * columns
-    length = page_shapes.fit(count, program.lengths())
+    length = page_shapes.fit(count, package.lengths)
     if length is None:
-        raise ModelError(f"the package takes up to {program.lengths()[-1]} patches, the page has {count}")
+        raise ModelError(f"the package takes up to {package.lengths[-1]} patches, the page has {count}")
     with torch.inference_mode():
         packed = torch.from_numpy(tower_inputs.pack(pixels, rows, columns, count, config))
         expected = tower(packed).numpy()
+    program = MilProgram(package.path)
     found = program.run({INPUT: tower_inputs.pack(pixels, rows, columns, length, config)})
-    found = found[: count // config.merged]
-    difference: Any = np.abs(found.astype(np.float64) - expected)
+    difference: Any = np.abs(found[: count // config.merged].astype(np.float64) - expected)
     return Proof(count, length, float(difference.max()), float(difference.mean()), float(expected.std()))
