@@ -24,7 +24,6 @@ REDIRECTS = 3
 CONNECT_S = 10.0
 TOTAL_S = 60.0
 PORTS = {"http": 80, "https": 443}
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _CHUNK = 1 << 16
 _REDIRECT = frozenset({301, 302, 303, 307, 308})
 
@@ -41,8 +40,6 @@ def is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         inside = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
-        if inside is None and found in _NAT64:
-            inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inside is not None and not is_public(str(inside)):
             return False
     return found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)

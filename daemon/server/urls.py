@@ -99,9 +99,10 @@ def opened(url: str, roots: Sequence[Path], private: Path, param: str | None = N
         descriptor = _walk(bases[0], real.relative_to(bases[0]).parts)
     except (OSError, RuntimeError):
         raise refused from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refused
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise refused
         yield file
 
 
