@@ -21,6 +21,7 @@ from daemon.leftovers import Leftovers
 from daemon.pool import Pool, default_workers
 from daemon.processes import HomeLock
 from storage import backup, jobs, workers
+from storage.control import LOW_BYTES, NO_SPACE
 from storage.database import is_transient
 from storage.errors import EngineUnavailableError, ExitCode, OcrdError, error_classes
 from storage.failpoints import reach
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.25
 HOUSEKEEPING_S = 1.0
 LEAVE_S = 10.0  # for finishing the page in hand, after being told to stop
-LOW_BYTES = 32 << 20  # stop with less free space than that, so that the reason can still be written down
 ENOUGH_BYTES = 64 << 20
 
 
@@ -87,6 +87,8 @@ class Crew:
         self._last_tick = (time.time(), time.monotonic())
         self._settling_until = float("-inf")
         self._power = power.Look()
+        self._is_full = False  # the disk of the home
+        self._was_set_back = False  # the clock; what is put off is not called back yet
         self._rests = False  # paused for want of power; a person may have lifted that since
 
     def start(self) -> None:
@@ -122,6 +124,9 @@ class Crew:
     def _tick(self, now: float) -> None:
         reach("crew.tick")
         self._notice_jump(now)
+        if self._was_set_back:
+            self.leftovers.call_back(now)
+            self._was_set_back = False
         for death in self.pool.bury():
             reach("crew.buried")
             answered = died_answering(self.settings.home, death.owner)
@@ -178,7 +183,7 @@ class Crew:
             log.info("the clock jumped by %.0f s", jump_s)
         elif jump_s < -HOUSEKEEPING_S:
             self._next_housekeeping = self._next_recovery = self._settling_until = float("-inf")
-            self.leftovers.call_back(now)
+            self._was_set_back = True
             log.info("the clock was set back by %.0f s", -jump_s)
 
     def _is_alive(self, owner: str) -> bool:
@@ -208,14 +213,14 @@ class Crew:
                 jobs.resume(self.conn, "disk_full")
                 self.say("there is space again: going on")
                 self.pool.wake()
-        if _free_bytes(self.settings.home) < LOW_BYTES:
-            if not jobs.paused(self.conn):
+        is_full = _free_bytes(self.settings.home) < LOW_BYTES
+        if is_full:
+            if not self._is_full and not jobs.paused(self.conn):
                 self.say(f"the disk of {self.settings.home} is full: waiting for space")
             with contextlib.suppress(OcrdError):
                 home = str(self.settings.home)
-                jobs.pause(
-                    self.conn, "no space left for the database", kind="disk_full", path=home, now=time.time()
-                )
+                jobs.pause(self.conn, NO_SPACE, kind="disk_full", path=home, now=time.time())
+        self._is_full = is_full
 
     def check_power(self) -> None:
         """Pause and go on as `on_battery` says. A pause that a person lifted is not made again for the same reason."""
@@ -253,6 +258,7 @@ class Crew:
             self.pool.bury()
             time.sleep(0.01)
         with contextlib.suppress(OcrdError, sqlite3.Error):  # without space their leases run out
+            self.leftovers.end_orphans(leaving=True)
             for owner in late:
                 jobs.release(self.conn, owner)
                 workers.remove(self.conn, owner)

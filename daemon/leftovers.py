@@ -70,17 +70,22 @@ class Leftovers:
             sidecars.sweep_for(path, out_dir, base, self.settings.library_out)
         return recovered
 
-    def end_orphans(self) -> None:
+    def end_orphans(self, *, leaving: bool = False) -> None:
         """Kill workers of an earlier supervisor that had time to leave: they hang, and would hold their page for ever.
 
+        `leaving`: now, and give back uncounted what they hold; nobody would look after them.
         We hold the home's lock: nobody else's workers can be at work here.
         """
-        if self._monotonic() < self._orphans_until:
+        if not self._orphans or (self._monotonic() < self._orphans_until and not leaving):
             return
-        self._orphans_until = float("inf")
         for owner in filter(processes.is_alive, self._orphans):
             pid = int(owner.rsplit(":", 2)[1])
-            log.error("worker %d hangs since before our start: killed", pid)
+            log.error("worker %d outlived its supervisor and has not left: killed", pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        for owner in self._orphans:
+            workers.remove(self.conn, owner)
+        if leaving:
+            for owner in self._orphans:
+                jobs.release(self.conn, owner)
         self._orphans.clear()

@@ -7,6 +7,7 @@ supervisor can look and lift it by itself.
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ from storage.database import transaction
 
 USER = "user"
 DISK_FULL = "disk_full"
+LOW_BYTES = (
+    32 << 20
+)  # work stops with less free space than that, so that the reason can still be written down
+NO_SPACE = "no space left for the database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,16 @@ def paused(conn: sqlite3.Connection) -> list[Pause]:
             Pause(row["key"].partition(":")[2], value["reason"], value.get("path"), value.get("since"))
         )
     return found  # a person's comes first
+
+
+def starved(conn: sqlite3.Connection) -> Pause | None:
+    """The pause that could not be noted: a disk that filled up at once has no room for saying so."""
+    file = next((row[2] for row in conn.execute("PRAGMA database_list") if row[1] == "main"), "")
+    try:
+        free = shutil.disk_usage(file).free
+    except OSError:
+        return None
+    return Pause(DISK_FULL, NO_SPACE, file) if free < LOW_BYTES else None
 
 
 def pause(

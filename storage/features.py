@@ -217,9 +217,13 @@ class FeatureStore:
         with contextlib.suppress(OSError), self._lock():  # the folder may be gone: no page fails for that
             total = self._saved_counters() + self.counters
             temp = self.folder / f"{TEMP_PREFIX}{os.getpid()}-counters"
-            temp.write_text(json.dumps(asdict(total)), encoding="utf-8")
-            reach("features.counters")
-            temp.replace(self.folder / "counters.json")
+            try:
+                temp.write_text(json.dumps(asdict(total)), encoding="utf-8")
+                reach("features.counters")
+                temp.replace(self.folder / "counters.json")
+            except OSError:
+                temp.unlink(missing_ok=True)
+                raise
             self.counters = Counters()
 
     def _saved_counters(self) -> Counters:

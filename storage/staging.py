@@ -147,14 +147,22 @@ def sweep(folder: bytes, now: float) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of that number on this machine, whoever's."""
+    """Whether there is a process of that number on this machine, whoever's; one that ended and is not buried is none."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # exists, and is not ours
         return True
-    return pid > 0
+    return pid > 0 and not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """On Linux. Elsewhere the system buries the children of the dead at once."""
+    with contextlib.suppress(OSError, ValueError):
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return stat[stat.rindex(b")") + 2 :][:1] in (b"Z", b"X")
+    return False
 
 
 def _sync(descriptor: int) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from storage.control import paused
+from storage.control import DISK_FULL, paused, starved
 from storage.names import name_key
 from storage.staging import is_running
 
@@ -52,6 +52,8 @@ def summary(
     supervised = any(row["role"] == "supervisor" for row in processes)
     counts = count(conn)
     pauses = paused(conn)
+    if supervised and not any(p.kind == DISK_FULL for p in pauses) and (noticed := starved(conn)):
+        pauses.append(noticed)
     rate = _rate(conn, now)
     return {
         "state": _state(supervised, bool(pauses), counts),

@@ -61,6 +61,22 @@ def test_a_worker_that_outlives_its_supervisor_and_never_leaves_is_ended(
     ticks.now += leftovers_module.ORPHANS_S
     left.end_orphans()
     assert sleeper.wait(10) == -9
+    assert workers.rows(conn) == []
+
+
+def test_who_leaves_takes_such_workers_along_and_gives_back_their_pages(
+    left: Leftovers, conn: sqlite3.Connection, sleeper: subprocess.Popen[bytes]
+) -> None:
+    owner = processes.owner_id(sleeper.pid)
+    workers.record(conn, owner, pid=sleeper.pid, host=processes.host(), role="worker", now=0.0)
+    desk = Desk(conn)
+    desk.put("/in/a.pdf", "A")
+    assert len(desk.claim(owner)) == 1
+    left.start(time.time())
+    left.end_orphans(leaving=True)
+    assert sleeper.wait(10) == -9
+    assert workers.rows(conn) == []
+    assert [(job.page, job.attempts) for job in desk.claim()] == [(1, 0)]
 
 
 def test_workers_of_other_machines_and_later_ones_are_left_alone(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     given = parser.parse_args()
+    logging.disable()  # what is rejected is told by thousands of warnings
     if given.list:
         for name, (scenario, _) in SCENARIOS.items():
             print(f"{name:20} {(scenario.__doc__ or '').splitlines()[0]}")

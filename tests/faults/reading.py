@@ -166,7 +166,7 @@ _MUTATIONS = (
 
 
 def mutations(ground: Ground) -> None:
-    """10,000 seeded mutations of small files: no hang, no bug, no more memory than allowed; a crash stays the child's."""
+    """10,000 seeded mutations of small files: no hang, no bug, no memory beyond the limit."""
     seeds, reader = seeds_for_mutation(), Reader(dpi=72, pages=3)
     outcomes: Counter[str] = Counter()
     slowest, most = 0.0, 0.0

@@ -37,7 +37,8 @@ def page_that_always_ends_it(ground: Ground) -> None:
             house.end(house.start(script=script, max_attempts=3, workers=workers, **QUICK), within_s=240)
             with house.looking() as conn:
                 failed = conn.execute(
-                    "SELECT path, page, attempts, page_jobs.error_code FROM page_jobs JOIN files USING (document_id)"
+                    "SELECT path, page, page_jobs.attempts, page_jobs.error_code FROM page_jobs"
+                    " JOIN files USING (document_id)"
                     " WHERE page_jobs.state = 'failed' ORDER BY path"
                 ).fetchall()
             require(failed, "no page failed")

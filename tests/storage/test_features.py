@@ -212,3 +212,19 @@ def test_what_dead_writers_left_goes_with_the_first_put(tmp_path: Path) -> None:
         path.touch()
     store.put("aa1", Features("F32", (1,), b"\0" * 4), model="m", now=1.0)
     assert [path.exists() for path in (half, counters, living)] == [False, False, True]
+
+
+def test_counters_that_find_no_space_leave_nothing(
+    store: FeatureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.get(KEY, 1.0)
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "replace", full)
+        store.save_counters()
+    assert [path.name for path in store.folder.iterdir()] == ["lock"]
+    store.save_counters()
+    assert store.stats().counters.misses == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -264,3 +265,20 @@ def test_file_to_be_opened_anew_has_no_error_left(desk: Desk) -> None:
     found = entry(desk, "/in/locked.pdf")
     assert (found["state"], found["error"]) == ("queued", None)
     assert status.notable(desk.conn, failures=1) == []
+
+
+def test_a_disk_too_full_to_note_the_pause_shows_as_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers.record(desk.conn, "o", pid=1, host="h", role="supervisor", now=desk.now)
+    assert snap(desk)["pause"] == []
+    full = shutil._ntuple_diskusage(1 << 40, 1 << 40, 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    shown = snap(desk)
+    assert shown["state"] == "paused"
+    assert [(pause["kind"], pause["path"]) for pause in shown["pause"]] == [
+        ("disk_full", desk.conn.execute("PRAGMA database_list").fetchone()["file"])
+    ]
+    jobs.pause(desk.conn, "no space", kind="disk_full")
+    assert len(snap(desk)["pause"]) == 1
+    workers.remove(desk.conn, "o")
+    jobs.resume(desk.conn)
+    assert snap(desk)["pause"] == [], "nobody is at work: nobody waits"
