@@ -39,9 +39,13 @@ class _Sum:
 class RegionReading:
     """The regions of one page, and what they took together."""
 
-    def __init__(self, reads: Reads) -> None:
-        """`reads`: picture, task, the other reading's words and its draft lines, to a model's reading."""
+    def __init__(self, reads: Reads, *, climbs: bool = True) -> None:
+        """`reads`: picture, task, the other reading's words and its draft lines, to a model's reading.
+
+        `climbs`: whether what is cut short is tried in other ways, or left as it is.
+        """
         self._reads = reads
+        self._climbs = climbs
         self._first, self._again = _Sum(), _Sum()
         self._left = 0  # regions left to the other reading
         self._unfinished: list[StopReason] = []
@@ -55,6 +59,9 @@ class RegionReading:
         first = yield from self._reads(picture, task, other, draft)
         self._add(first, self._first)
         if first.stop_reason is StopReason.COMPLETE:
+            return first
+        if not self._climbs:
+            self._unfinished.append(first.stop_reason)
             return first
         size = max(1, round(picture.width * SMALLER)), max(1, round(picture.height * SMALLER))
         second = yield from self._reads(picture.resize(size), task, other, draft)

@@ -230,7 +230,7 @@ class VlmEngine:
             found = yield from self.reader().stream(picture, task, beside)
             return self._kept(found)
 
-        return RegionReading(reads)
+        return RegionReading(reads, climbs=self.climbs)
 
     def _task(self, category: Category) -> Task:
         wanted = {Category.TABLE: Task.TABLE, Category.FORMULA: Task.FORMULA}.get(category, Task.TEXT)

@@ -47,7 +47,8 @@ def granted(engine: Engine, wishes: Wishes) -> Iterator[list[ImageReading]]:
             )
         yield []
         return
-    reader, readings = engine.reader(), list[ImageReading]()
+    reader = engine.reader()
+    readings: list[ImageReading] = []
     before = engine.preset, engine.climbs, engine.keep, engine.history, reader.settings
     engine.preset, engine.climbs, engine.keep = with_task(engine.preset, wishes.task), wishes.climbs, readings
     reader.settings = _decoding(reader, wishes)
