@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,16 @@ from typing import TYPE_CHECKING
 
 from daemon.scanner import SF_DATALESS
 from storage import content, jobs, library
-from storage.errors import EmptyFileError, InputError, OcrdError, PasswordError, StorageError, from_os_error
+from storage.errors import (
+    AccessError,
+    EmptyFileError,
+    InputError,
+    NotADocumentError,
+    OcrdError,
+    PasswordError,
+    StorageError,
+    from_os_error,
+)
 from storage.failpoints import reach
 from storage.work import IntakeJob
 
@@ -66,7 +76,10 @@ class Intake:
 
     def _look(self, job: IntakeJob, now: float) -> os.stat_result | None:
         """The file's status, or None where it is not the file that was registered (which then is noted)."""
+        self._require_inside(job)
         status = os.stat(job.path)
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its writer
+            raise NotADocumentError("this is no regular file", file=os.fsdecode(job.path))
         if getattr(status, "st_flags", 0) & SF_DATALESS:  # opening it would fetch it
             error = StorageError("its content is in the cloud and not here", file=os.fsdecode(job.path))
             jobs.defer(self.conn, self.owner, job, error, now, CLOUD_S)
@@ -80,6 +93,25 @@ class Intake:
         else:
             register_again(self.conn, job.path, status, now)
         return None
+
+    def _require_inside(self, job: IntakeJob) -> None:
+        """See that a watched file still lies in its folder: links may have been put in its place since it was found.
+
+        Raises: `AccessError`.
+        """
+        row = self.conn.execute(
+            "SELECT roots.path_bytes FROM files JOIN roots ON roots.id = root_id WHERE files.id = ?",
+            (job.file_id,),
+        ).fetchone()
+        if row is None or self.settings.follow_symlinks:
+            return
+        root, path = os.path.realpath(row[0]), os.path.realpath(job.path)
+        if not path.startswith(root.rstrip(b"/") + b"/"):
+            raise AccessError(
+                "a link leads out of the watched folder",
+                file=os.fsdecode(job.path),
+                remedy="to have it read, set `follow_symlinks = true`",
+            )
 
     def _open(self, job: IntakeJob, sha256: str, size: int) -> tuple[DocumentInfo | None, OcrdError | None]:
         if content.is_known(self.conn, sha256):

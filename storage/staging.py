@@ -147,7 +147,7 @@ def sweep(folder: bytes, now: float) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of that number on this machine, whoever's; one that ended and is not buried is none."""
+    """Whether there is a process of that number on this machine, whoever's; one that ended unburied is none."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -552,6 +553,47 @@ def test_a_locked_database_strands_no_job_in_the_hands_of_a_living_worker(
     bench.run(worker)
     assert bench.states() == {"a.pdf": "done", "b.pdf": "done"}
     assert len(engine.pages) == 5  # and what was read was kept
+
+
+@pytest.mark.parametrize(("swapped", "allowed"), [("file", False), ("folder", False), ("file", True)])
+def test_a_file_exchanged_for_a_link_out_of_the_watched_folder_is_not_opened(
+    swapped: str, allowed: bool, bench: Bench, tmp_path: Path, make_png: MakeFile
+) -> None:
+    """Between being found and being opened: whoever may write to the folder must not read what the daemon may read."""
+    root, foreign = tmp_path / "watched", tmp_path / "foreign"
+    mine = make_png(root / "sub" / "a.png", 1)
+    secret = make_png(foreign / "a.png", 2)
+    looks = mine.stat()
+    root_id = library.add_root(bench.conn, os.fsencode(root), now=bench.now)
+    out = os.fsencode(tmp_path / "out")
+    seen = library.SeenFile(
+        os.fsencode(mine), looks.st_size, looks.st_mtime_ns, root_id, out, os.fsencode(root)
+    )
+    library.register(bench.conn, [seen], bench.now)
+    if swapped == "file":
+        mine.unlink()
+        mine.symlink_to(secret)
+    else:
+        shutil.rmtree(mine.parent)
+        mine.parent.symlink_to(foreign)
+    bench.run(bench.worker(settings=replace(bench.settings, follow_symlinks=allowed)))
+    bench.now += 600
+    bench.run(bench.workers[0])
+    assert bench.states() == {"a.png": "done" if allowed else "queued"}
+    assert bench.error("a.png") == (None if allowed else "permission")
+    assert (tmp_path / "out").exists() == allowed
+
+
+def test_a_file_exchanged_for_a_pipe_is_refused_without_waiting_for_its_writer(
+    bench: Bench, tmp_path: Path, make_png: MakeFile
+) -> None:
+    file = make_png(tmp_path / "a.png")
+    bench.add(file)
+    file.unlink()
+    os.mkfifo(file)
+    bench.run(bench.worker())
+    assert bench.states() == {"a.png": "failed"}
+    assert bench.error("a.png") == "not_a_document"
 
 
 def test_nothing_is_claimed_while_paused(bench: Bench, tmp_path: Path, make_png: MakeFile) -> None:
