@@ -1,4 +1,4 @@
-"""What `ocrd bench decode` shows."""
+"""What `ocrd bench decode` and `ocrd bench vision` show."""
 
 from __future__ import annotations
 
@@ -27,3 +27,21 @@ def show(figures: Mapping[str, Any], *, as_json: bool) -> None:
         for row in figures["modes"]
     ]  # fmt: skip
     console.print_table(titles, rows, numbers=tuple(range(1, 9)))
+
+
+def show_vision(figures: Mapping[str, Any], *, as_json: bool) -> None:
+    """What `ocrd bench vision` measured, row by row."""
+    if as_json:
+        console.write_json(figures)
+        return
+    console.say(f"vision tower of {figures['model']}")
+    titles = ("Page", "Encoder", "On", "Patches", "Padded to", "Multiply-adds, 10⁹", "Seconds", "")
+    rows = [
+        (
+            row["paper"], row["encoder"], row["unit"], str(row["patches"]), str(row["length"]),
+            f"{row['multiply_adds'] / 1e9:.1f}", "" if row["seconds"] is None else f"{row['seconds']:.3f}",
+            row["note"],
+        )
+        for row in figures["rows"]
+    ]  # fmt: skip
+    console.print_table(titles, rows, numbers=(3, 4, 5, 6))

@@ -162,8 +162,7 @@ def load(package: Package, cache: Path, name: str, units: ComputeUnits | None = 
     """
     if sys.platform != "darwin":
         raise EngineUnavailableError("Core ML is on macOS only", remedy="set vision_backend to mlx")
-    import coremltools as ct
-
+    ct = extra.coremltools()
     try:
         compiled = _compiled(package, cache, name)
         model = ct.models.CompiledMLModel(str(compiled), _unit(units or package.compute_units))
@@ -180,14 +179,12 @@ def load(package: Package, cache: Path, name: str, units: ComputeUnits | None = 
 
 def _compiled(package: Package, cache: Path, name: str) -> Path:
     """The compiled model: made once, since Core ML takes minutes to compile a gigabyte, and keyed by content."""
-    from coremltools.models.utils import compile_model
-
     place = cache / f"{name[:32]}.mlmodelc"
     if not place.exists():
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = cache / f".{secrets.token_hex(6)}.mlmodelc"
         try:
-            compile_model(str(package.path), str(temporary))
+            extra.coremltools().models.utils.compile_model(str(package.path), str(temporary))
             temporary.rename(place)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -195,8 +192,7 @@ def _compiled(package: Package, cache: Path, name: str) -> Path:
 
 
 def _unit(units: ComputeUnits) -> Any:
-    import coremltools as ct
-
+    ct = extra.coremltools()
     return {
         ComputeUnits.ALL: ct.ComputeUnit.ALL,
         ComputeUnits.CPU_AND_GPU: ct.ComputeUnit.CPU_AND_GPU,

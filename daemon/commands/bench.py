@@ -34,6 +34,7 @@ def add_to(app: typer.Typer) -> None:
     )
     bench.callback()(lambda: None)  # a group, even with a single command
     bench.command("decode")(decode)
+    bench.command("vision")(vision)
     for name in found:
         bench.command(name, help=_help(name), context_settings=_AS_GIVEN)(_runner(name))
     app.add_typer(bench, name="bench")
@@ -76,6 +77,49 @@ def decode(
     figures = bench_decode.run(chosen, images, names, page=page)
     bench_view.show(figures, as_json=as_json)
     raise typer.Exit(ExitCode.OK if all(row["identical"] for row in figures["modes"]) else ExitCode.ENGINE)
+
+
+def vision(
+    package: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.mlpackage", help="What `ocrd convert coreml` made of the model."),
+    ] = None,
+    papers: Annotated[
+        str, typer.Option(metavar="NAMES", help="Page sizes: a3, a4, letter, a5, a6, a7, a8.")
+    ] = "a4,letter,a5,a6",
+    units: Annotated[
+        str, typer.Option(metavar="NAMES", help="What Core ML may run on.")
+    ] = "all,cpu-and-gpu,cpu-and-ne,cpu-only",
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="Runs of a page; the median counts.")] = 3,
+    home: Home = None,
+    model: ModelName = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Time the vision encoders of MLX and Core ML on blank pages.
+
+    A row per page size, encoder and compute unit. On Linux MLX's CPU is timed, and the other rows say that they need
+    a Mac.
+
+    \b
+    Examples:
+      ocrd bench vision --model dots-ocr --package vision.mlpackage
+      ocrd bench vision --model tiny --papers a8,a7 --repeat 1 --json
+    """
+    from daemon import bench_view
+    from pipeline import bench_vision
+    from pipeline.convert.coreml_package import ComputeUnits
+    from pipeline.convert.page_shapes import PAPERS
+
+    settings = flags.settings(home=home, model=model or "tiny")
+    figures = bench_vision.run(
+        settings,
+        flags.names(papers, PAPERS, "--papers"),
+        [ComputeUnits(name) for name in flags.names(units, ComputeUnits, "--units")],
+        package=package,
+        repeat=repeat,
+    )
+    bench_view.show_vision(figures, as_json=as_json)
 
 
 def _help(name: str) -> str:

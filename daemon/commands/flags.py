@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -163,6 +163,16 @@ def secret(text: str | None) -> str | None:
     import sys
 
     return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+
+
+def names(text: str, known: Iterable[str], option: str) -> list[str]:
+    """The names in a text with commas between them. Raises: a usage error for one that is not among `known`."""
+    allowed = [str(name) for name in known]
+    given = [name.strip() for name in text.split(",") if name.strip()]
+    for name in given:
+        if name not in allowed:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(allowed)}", param_hint=option)
+    return given
 
 
 def absolute(files: Sequence[Path]) -> list[bytes]:

@@ -7,16 +7,11 @@ coremltools, compare); the packing of inputs and the norm for float16 are ours. 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import logging
 import os
 import shutil
 import tempfile
 import time
-import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -79,6 +74,11 @@ class Options:
     compression: Compression | None = None
     target: Target = Target.IOS18
     paper: str = "a4"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is rounded on purpose: the proof's bounds are for this."""
+        return self.precision is Precision.FLOAT32 and self.compression is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +148,18 @@ def check_destination(out: Path) -> None:
 
 def build(tower: Any, lengths: tuple[int, ...], options: Options, weights_sha256: str) -> Any:
     """The tower as coremltools' MLModel, not loaded: traced, converted, compressed, labelled. Raises: `ModelError`."""
-    import coremltools as ct
     import torch
 
+    ct = extra.coremltools()
     config: TowerConfig = tower.config
-    with torch.inference_mode(), _quiet():
+    with torch.inference_mode(), extra.quiet():
         traced = torch.jit.trace(tower, torch.zeros(_TRACED, config.input_width), check_trace=False)
     shapes = [(length, config.input_width) for length in lengths]
     shape = shapes[0] if len(shapes) == 1 else ct.EnumeratedShapes(shapes, default=shapes[-1])
     targets = {Target.IOS17: ct.target.iOS17, Target.IOS18: ct.target.iOS18}
     precisions = {Precision.FLOAT32: ct.precision.FLOAT32, Precision.FLOAT16: ct.precision.FLOAT16}
     try:
-        with _quiet():
+        with extra.quiet():
             model = ct.convert(
                 traced,
                 inputs=[ct.TensorType(INPUT, shape=shape, dtype=np.float32)],
@@ -211,20 +211,6 @@ def channels_per_table(config: TowerConfig) -> int:
     while channels * narrowest < _KMEANS_LEAST:
         channels *= 2
     return channels
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """coremltools draws bars on standard error, logs what it lacks on Linux, and warns of versions."""
-    logger = logging.getLogger("coremltools")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)
 
 
 def save(model: Any, out: Path) -> None:

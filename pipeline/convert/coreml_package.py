@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import checkpoint
+from pipeline.convert import extra
 from pipeline.convert.tower_config import TowerConfig
 from storage.errors import ModelError
 
@@ -60,10 +61,9 @@ class Package:
 
 def read(path: Path) -> Package:
     """The package at `path`, not loaded. Raises: `ModelError` where it is none of ours or cannot be read."""
-    from coremltools.models.utils import load_spec
-
+    coremltools = extra.coremltools()
     try:
-        spec = load_spec(str(path))
+        spec = coremltools.models.utils.load_spec(str(path))
     except Exception as error:  # coremltools raises anything, bare Exception included
         text = (str(error).splitlines() or [""])[0]
         raise ModelError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.convert import mil_ops
+from pipeline.convert import extra, mil_ops
 from storage.errors import ModelError
 
 
@@ -23,11 +23,11 @@ class MilProgram:
 
     def __init__(self, package: Path) -> None:
         """Raises: `ModelError` where the folder is no package that can be read."""
+        coremltools = extra.coremltools()
         from coremltools.converters.mil.frontend.milproto.load import load
-        from coremltools.models import MLModel
 
         try:
-            model = MLModel(str(package), skip_model_load=True)
+            model = coremltools.models.MLModel(str(package), skip_model_load=True)
             spec = model.get_spec()
             program = load(
                 spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir
