@@ -18,8 +18,8 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 
-from pipeline.adapter.inputs import device_error
-from storage.errors import ModelError
+from pipeline.adapter.loading import is_allocation
+from storage.errors import ModelError, OcrdError, OutOfMemoryError
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ class LazyConversion:
     def take(self, module: str) -> Iterator[memoryview]:
         """The bytes of a module's pieces, in order; each can be taken once. What is taken is let go afterwards.
 
-        Raises: `ModelError` for values that are not finite, or not any more in the wanted format.
+        Raises: `ModelError` for values that are not finite, or not any more in the wanted format, or cannot be read;
+        `OutOfMemoryError`.
         """
         pieces = self.modules[module]
         arrays = [mx.contiguous(self._arrays.pop(piece.name)) for piece in pieces]
@@ -67,7 +68,7 @@ class LazyConversion:
             for piece, array in zip(pieces, arrays, strict=True):
                 _check_finite(piece, array)
         except RuntimeError as error:
-            raise device_error(error, "converting") from error
+            raise _failure(error, module) from error
         while arrays:
             array = arrays.pop(0)
             yield memoryview(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array).cast("B")
@@ -102,6 +103,14 @@ def begin(
         raise ModelError(f"mlx-vlm cannot convert it ({error})", file=folder) from error
     log.debug("mlx-vlm says: %s", said.getvalue())
     return LazyConversion(config, dict(tree_flatten(model.parameters())))
+
+
+def _failure(error: RuntimeError, module: str) -> OcrdError:
+    """MLX reads weights as it computes with them, so a file that became shorter shows here."""
+    text = (str(error).splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+    if is_allocation(text):
+        return OutOfMemoryError(f"converting {module} ran out of memory ({text})")
+    return ModelError(f"{module} cannot be read ({text})")
 
 
 def _cast(array: Any, dtype: Any) -> Any:

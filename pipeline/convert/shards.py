@@ -147,9 +147,10 @@ class Workshop:
                 file.write(part)
                 digest.update(part)
             stage.publish(os.fsencode(target))
-        self.done[shard.name] = FileHash(digest.hexdigest(), target.stat().st_size)
-        done = {name: asdict(entry) for name, entry in self.done.items()}
-        self.put(_STATE, _json({"fingerprint": self._fingerprint, "done": done}))
+        done = self.done | {shard.name: FileHash(digest.hexdigest(), target.stat().st_size)}
+        notes = {name: asdict(entry) for name, entry in done.items()}
+        self.put(_STATE, _json({"fingerprint": self._fingerprint, "done": notes}))
+        self.done = done  # only what is noted is found again
 
     def put(self, name: str, body: bytes) -> None:
         """Write a small file. Raises: OSError."""
