@@ -85,10 +85,11 @@ def remark(line: str) -> None:
 
 
 def write_json(value: object) -> None:
-    """Indented JSON on standard output."""
+    """Indented JSON on standard output: readable, and the same value where a terminal would obey a character of it."""
     import json
 
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    print("".join(f"\\u{ord(c):04x}" if _is_unsafe(ord(c)) and c != "\n" else c for c in text))
 
 
 def complain(error: OcrdError) -> None:

@@ -1,6 +1,7 @@
 """What reaches a terminal: escapes, errors, durations."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -110,3 +111,14 @@ def test_shortened_name_fits_and_keeps_its_end(name: str, width: int) -> None:
 def test_error_says_file_page_cause_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     console.complain(PasswordError("is encrypted", file="a\nb.pdf", page=3, remedy="ask its author"))
     assert capsys.readouterr().err == "ocrd: a\\nb.pdf, page 3: is encrypted. Ask its author\n"
+
+
+def test_json_holds_nothing_that_a_terminal_obeys_and_says_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    value = {"a\x9b31m": "\u202efdp.exe \x1b[31m \u2028 \x7f naïve ☃ 😀 \n\t", "lone": "\udc80"}
+    console.write_json(value)
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == value
+    assert "naïve ☃ 😀" in shown
+    assert not [c for c in shown if console._is_unsafe(ord(c)) and c != "\n"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import databases, feature_files, full_disk, kills, places, reading, workers
+from tests.faults import databases, feature_files, full_disk, hostile, kills, places, reading, workers
 from tests.faults.scenario import Scenario
 
 SCENARIOS: dict[str, tuple[Scenario, float]] = {
@@ -28,6 +28,7 @@ SCENARIOS: dict[str, tuple[Scenario, float]] = {
     "versions": (databases.other_versions, 3.0),
     "feature-damage": (feature_files.damaged_files, 0.5),
     "feature-kills": (feature_files.killed_writers, 1.0),
+    "hostile": (hostile.terminal, 2.0),
     "mutations": (reading.mutations, 10.0),
     "bombs": (reading.decompression_bombs, 4.0),
 }
