@@ -20,7 +20,7 @@ from storage.errors import error_classes
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", *(ROOT / "docs").glob("*.md")])
 EVERYWHERE = {"--help", "-h", "--version", "--install-completion", "--show-completion"}
 
 
@@ -140,15 +140,16 @@ def ocrd_calls() -> list[Any]:
     sources = [(path.name, shell_lines(path.read_text(encoding="utf-8"))) for path in PAGES]
     helps = [line.strip() for command in COMMANDS.values() for line in (command.help or "").splitlines()]
     sources.append(("help", [line for line in helps if re.match(r"(\w+=\S+ )?ocrd ", line)]))
-    sources.append(("README.md", re.findall(r"`(ocrd [^`]+)`", README)))
+    for name in ("README.md", "AGENTS.md"):
+        sources.append((name, re.findall(r"`(ocrd [^`]+)`", (ROOT / name).read_text(encoding="utf-8"))))
     remedies = " ".join(kind.default_remedy for kind in error_classes())
     sources.append(("remedy", re.findall(r"`(ocrd [^`]+)`", remedies)))
     calls = []
     for where, lines in sources:
         for line in lines:
             words = shlex.split(re.sub(r"\s+\(.*\)$", "", line), comments=True)
-            if "|" in words:
-                words = words[: words.index("|")]
+            ends = [at for at, word in enumerate(words) if word in ("|", "||", "&&")]
+            words = words[: ends[0]] if ends else words
             if "ocrd" in words and "tool" not in words:
                 calls.append(pytest.param(words[words.index("ocrd") + 1 :], id=f"{where}: {line[:60]}"))
     return calls
