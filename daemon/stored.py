@@ -26,9 +26,9 @@ def show(connection: sqlite3.Connection, file: str, *, pages: str | None, output
     if chosen is None or chosen.document_id is None:
         print(f"ocrd: {console.escape_name(_why_not(file, found))}", file=sys.stderr)
         return ExitCode.NO_MATCH
-    document = results.load_document(connection, chosen.document_id)
-    wanted = set(flags.page_numbers(pages, document.page_count))
-    page_output.write((page for page in document.pages if page.page in wanted), output)
+    count = results.load_document(connection, chosen.document_id).page_count
+    wanted = set(flags.page_numbers(pages, count))
+    page_output.write(results.load_document(connection, chosen.document_id, only=wanted).pages, output)
     return ExitCode.OK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from storage import documents
@@ -147,8 +147,10 @@ def _block_values(position: int, block: Block) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def load_document(conn: sqlite3.Connection, document_id: int) -> DocumentResult:
-    """The document with its pages in order, fetched one by one as they are asked for.
+def load_document(
+    conn: sqlite3.Connection, document_id: int, only: Container[int] | None = None
+) -> DocumentResult:
+    """The document with its pages in order, or `only` some of them, fetched one by one as they are asked for.
 
     Raises: `DatabaseError` if there is no such document.
     """
@@ -162,7 +164,7 @@ def load_document(conn: sqlite3.Connection, document_id: int) -> DocumentResult:
         row["media_type"] or "",
         row["title"],
         row["pages"] or 0,
-        _pages(conn, document_id, json.loads(row["labels"] or "[]")),
+        _pages(conn, document_id, json.loads(row["labels"] or "[]"), only),
         tuple(json.loads(row["attachments"])),
         _warnings(row["warnings"]),
         {name: value for name, value in json.loads(row["options"]).items() if name != "password"},
@@ -172,7 +174,7 @@ def load_document(conn: sqlite3.Connection, document_id: int) -> DocumentResult:
 
 
 def _pages(
-    conn: sqlite3.Connection, document_id: int, labels: list[str | None]
+    conn: sqlite3.Connection, document_id: int, labels: list[str | None], only: Container[int] | None
 ) -> Iterator[PageReading | FailedPage]:
     numbers = [
         row[0]
@@ -182,6 +184,8 @@ def _pages(
         )
     ]
     for number in numbers:
+        if only is not None and number not in only:
+            continue
         page = load_page(conn, document_id, number)
         if isinstance(page, FailedPage) and number <= len(labels):
             yield FailedPage(page.page, page.code, page.message, page.remedy, labels[number - 1])

@@ -230,6 +230,18 @@ def test_pages_are_loaded_one_by_one(desk: Desk) -> None:
     assert sum("FROM blocks" in statement for statement in statements) == 1
 
 
+def test_of_a_long_document_only_the_pages_asked_for_are_loaded(desk: Desk) -> None:
+    start(desk, 50)
+    jobs.release(desk.conn, "w")
+    desk.read_all()
+    statements: list[str] = []
+    desk.conn.set_trace_callback(statements.append)
+    pages = list(results.load_document(desk.conn, 1, only={7, 49}).pages)
+    desk.conn.set_trace_callback(None)
+    assert [page.page for page in pages] == [7, 49]
+    assert sum("FROM blocks" in statement for statement in statements) == 2
+
+
 def test_document_that_is_not_there_is_told(fresh_db: sqlite3.Connection) -> None:
     with pytest.raises(DatabaseError, match="no document 7"):
         results.load_document(fresh_db, 7)
