@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 Words = Annotated[str, Query(max_length=2000)]
+FromPage = Annotated[int, Query(ge=1, le=10**9)]
 
 _EVERYWHERE = ((("/",), "To the search field"), (("?",), "This list"))
 _LIST = (
@@ -67,6 +68,14 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 
+def with_code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    pieces = text.split("`")
+    return Markup().join(
+        Markup("<code>{}</code>").format(one) if at % 2 else one for at, one in enumerate(pieces)
+    )
+
+
 def _place(box: Box) -> Markup:
     values = reader_view.place(box).items()
     return Markup(" ").join(Markup('{}="{}"').format(name, f"{value:.2f}") for name, value in values)
@@ -81,6 +90,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["sentence"] = sentence
+    env.filters["with_code"] = with_code
     env.globals["place"] = _place
     return env
 
@@ -132,7 +142,7 @@ def page_of_document(
 
 
 @router.get("/documents/{document_id}")
-def document(conn: Reading, document_id: DocumentId, page: PageNumber = 1, q: Words = "") -> Response:
+def document(conn: Reading, document_id: DocumentId, page: FromPage = 1, q: Words = "") -> Response:
     """The way to a page of a document; where none is known yet, why. Raises: `Refused` 404."""
     known = library_api_documents.get_document(conn, document_id)
     if known.first_page is None:
@@ -142,21 +152,22 @@ def document(conn: Reading, document_id: DocumentId, page: PageNumber = 1, q: Wo
 
 
 def _reader(page: shapes.Page, words: str) -> str:
-    links = {
-        name: link and reader_view.address(page.document.id, link.number, link.page_id, words)
-        for name, link in (("previous", page.previous), ("next", page.next))
-    }
-    back = reader_view.search_address(words) if words else "/library"
+    def address(link: shapes.PageLink | None) -> str | None:
+        if link is None:
+            return None
+        return reader_view.address(page.document.id, link.number, link.page_id, words)
+
     return _page(
         "reader",
         page_data=page,
         q=words,
-        back=back,
+        back=reader_view.search_address(words) if words else "/library",
+        previous=address(page.previous),
+        next=address(page.next),
         blocks=reader_view.blocks(page, words),
         how=page.provenance and reader_view.how(page.provenance),
         match_count=sum(len(match.boxes) for match in page.matches),
         engines=reader_view.ENGINES,
-        **links,
     )
 
 

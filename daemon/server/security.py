@@ -60,6 +60,9 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 PRIVATE = "no-store"  # the library is nobody else's: no cache keeps it unless a route says otherwise
+OURS = "no-cache"  # scripts and styles, the same for everybody: kept, but asked about each time
+# What the page that asks for the token is made of.
+WITHOUT_TOKEN = frozenset(f"/static/{name}" for name in ("base.css", "login.css", "theme.js", "icon.svg"))
 
 
 class Guard:
@@ -85,14 +88,14 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", PRIVATE)
+                headers.setdefault("Cache-Control", OURS if scope["path"].startswith("/static/") else PRIVATE)
             await send(message)
 
         request = Request(scope)
         try:
             check_host(request, self.hosts)
             check_origin(request)
-            if self.token is not None:
+            if self.token is not None and scope["path"] not in WITHOUT_TOKEN:
                 if (logged_in := log_in(request, self.token)) is not None:
                     await logged_in(scope, receive, send_guarded)
                     return

@@ -5,7 +5,7 @@ import { blank, bones, debounced, el, icon, sentence, trouble } from "./dom.js";
 import { STATES, ago, count, plural, size, when } from "./format.js";
 import { alongList, bind } from "./keys.js";
 import { note } from "./notes.js";
-import { remedyButton } from "./remedy.js";
+import { remedyButton, withCode } from "./remedy.js";
 import { onStatus } from "./shell.js";
 import { onUploaded, send } from "./upload.js";
 
@@ -117,7 +117,7 @@ function draw(document) {
       {},
       el("a", { href: `/documents/${document.id}`, title: document.path }, document.name),
       problem
-        ? el("p.is-bad", {}, [document.error.message, document.error.remedy].filter(Boolean).map(sentence).join(" "))
+        ? el("p", { title: document.error.remedy }, el("span.is-bad", {}, sentence(document.error.message)), " ", ...withCode(sentence(document.error.remedy)))
         : el("p", { title: document.path }, document.title ? `${document.title} · ${document.folder}` : document.folder),
     ),
     pages(document),

@@ -165,15 +165,14 @@ function showStart() {
     ["\"water damage\"", "these words in this order"],
     ["harb*", "harbour, harbours, harbinger"],
   ];
-  const read = library ? `${plural(library.counts.pages_done, "page")} of ${plural(library.counts.total, "file")} can be found.` : "";
-  answers.replaceChildren(
-    el(
-      "div.blank",
-      {},
-      el("p", {}, read),
-      el("dl.hints", {}, hints.map(([typed, meaning]) => [el("dt", {}, el("code", {}, typed)), el("dd", {}, meaning)])),
-    ),
-  );
+  const read = library?.counts ? `${plural(library.counts.pages_done, "page")} of ${plural(library.counts.total, "file")} can be found.` : "";
+  const type = (text) => {
+    fields.q.value = text;
+    fields.q.focus();
+    restart({ push: true });
+  };
+  const hint = ([typed, meaning]) => [el("dt", {}, el("button", { type: "button", onclick: () => type(typed) }, typed)), el("dd", {}, meaning)];
+  answers.replaceChildren(el("div.starting", {}, el("p.muted", {}, read), el("dl.hints", {}, hints.map(hint))));
 }
 
 // --- what people do ---

@@ -31,7 +31,7 @@ function show(status) {
   const text = {
     running: reading.length ? `Reading, ${plural(open, "file")} to go` : `${plural(open, "file")} waiting`,
     paused: "Paused",
-    idle: "All read",
+    idle: counts.failed + counts.needs_password ? "Up to date" : "All read",
     stopped: open ? `${plural(open, "file")} waiting` : "Not watching",
   }[state];
   pulse.hidden = false;

@@ -25,7 +25,7 @@ const TITLES = { running: "Reading", idle: "All read", paused: "Paused", stopped
 
 function show(status) {
   const { state, counts, pause, engine } = status;
-  put(at("state"), TITLES[state]);
+  put(at("state"), state === "idle" && counts.failed + counts.needs_password ? "Up to date" : TITLES[state]);
   put(at("engine"), engine ? `with ${engine}` : "");
   put(at("said"), explained(state, counts, pause));
   const finished = counts.pages_done + counts.pages_failed;
@@ -50,8 +50,13 @@ function put(node, text) {
 function explained(state, counts, pause) {
   if (state === "paused") return pause.map((one) => sentence(one.reason)).join(" ");
   if (state === "stopped") return counts.waiting ? `${plural(counts.waiting, "file")} waiting. Start \`ocrd watch\` to have them read.` : "Nothing is being watched. Start `ocrd watch FOLDER` to read a folder as it fills.";
-  if (state === "idle") return counts.total ? `${plural(counts.done, "file")} read. New ones are noticed as they arrive.` : "No file yet. New ones are noticed as they arrive.";
+  if (state === "idle") return `${counts.total ? finishedFiles(counts) : "No file yet"}. New ones are noticed as they arrive.`;
   return `${plural(counts.waiting, "file")} to go.`;
+}
+
+/** "22 files read, 4 failed, 2 locked". */
+function finishedFiles({ done, failed, needs_password: locked }) {
+  return [`${plural(done, "file")} read`, failed ? `${count(failed)} failed` : "", locked ? `${count(locked)} locked` : ""].filter(Boolean).join(", ");
 }
 
 function showReading({ reading, state }) {
