@@ -21,6 +21,7 @@ MEASURES = {
     "index": ("Measure search and status in a large library.", "/tmp/large-home"),
     "overhead": ("Measure the daemon against a bare loop over the same pages.", "--pages 60"),
     "memory": ("Measure a worker's memory over a long document.", "--pages 1200"),
+    "load": ("Measure many files at the start, and very long documents.", "files --files 10000,20000"),
     "flood": ("Measure what thousands of files at once do to the watcher.", "--files 10000"),
 }
 _AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}

@@ -36,7 +36,10 @@ FILES, PAGES = "SELECT count(*) FROM files", "SELECT count(*) FROM page_jobs"
 
 
 class Watch:
-    """The watching process's memory, and the latency of `ocrd status`, while something is waited for."""
+    """The watching process's memory, and what `ocrd status` takes, while something is waited for.
+
+    Milliseconds are of the processor: the clock would say how busy the daemon is.
+    """
 
     def __init__(self, daemon: Daemon, settings: Settings) -> None:
         self.daemon = daemon
@@ -50,14 +53,16 @@ class Watch:
         self.peak_mb = max(self.peak_mb, processes.rss_mb(self.daemon.process.pid))
         worker = self.daemon.value("SELECT max(peak_rss_mb) FROM workers WHERE role = 'worker'")
         self.worker_peak_mb = max(self.worker_peak_mb, worker)
-        started = time.perf_counter()
+        started = time.process_time()
         status.summary(self.conn, now=time.time())
         status.notable(self.conn, failures=10)
-        self.status_ms.append((time.perf_counter() - started) * 1000)
+        self.status_ms.append((time.process_time() - started) * 1000)
         time.sleep(0.2)  # or measuring would be what the daemon is busy with
 
-    def figures(self) -> dict[str, float]:
-        """What was seen so far; it is forgotten, but for the peaks."""
+    def figures(self, more: int = 0) -> dict[str, float]:
+        """What was seen so far, and in so many more looks; it is forgotten, but for the peaks."""
+        for _ in range(more):
+            self.look()
         taken, self.status_ms = sorted(self.status_ms), []
         return {
             "watcher_peak_mb": round(self.peak_mb, 1),
@@ -66,7 +71,7 @@ class Watch:
         }
 
     def command_ms(self, *words: str) -> float:
-        """Processor time of a whole command, the best of three: the clock would say how busy the daemon is."""
+        """Processor time of a whole command, the best of three."""
         took = []
         for _ in range(3):
             before = _children_s()
@@ -97,7 +102,8 @@ def many_files(place: Path, files: int, folders: int, more: int, workers: int) -
         daemon.until(lambda: daemon.value(FILES) >= files, 1800, watch.look)
         queued_s = time.monotonic() - started
         figures: dict[str, Any] = {"files": files, "folders": folders, "queued_s": round(queued_s, 1)}
-        figures |= {"files_per_s": round(files / queued_s), **watch.figures()}
+        watch.status_ms.clear()  # with all of them waiting it takes longest
+        figures |= {"files_per_s": round(files / queued_s), **watch.figures(more=15)}
         figures["status_command_cpu_ms"] = watch.command_ms("status")
         if more:
             figures["more"] = _dropped(daemon, watch, watched, files, more)
