@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon.activity import Activity
-from daemon.asks.answering import Answerer
+from daemon.asks.answering import IN_A_ROW, Answerer
 from daemon.asks.places import mark_path
 from daemon.intake import Intake, register_again
 from daemon.publish import provenance, publish
@@ -107,17 +107,18 @@ class Worker:
         self._adrift = True
         busy = self._publish() or answered
         busy = self._take_in() or busy
-        for _ in range(PAGES_A_TURN):
+        for number in range(PAGES_A_TURN):
+            if number:  # before the first one it has been done
+                self._answer()
             if self.stop or self._unsaved or not self._read_page():
                 break
             busy = True
-            self._answer()
         self._adrift = False
         return busy
 
-    def _answer(self) -> bool:
+    def _answer(self, most: int = IN_A_ROW) -> bool:
         """Those who wait go before the backlog, a few pages at a time."""
-        return self.answers is not None and not self.stop and self.answers.answer()
+        return self.answers is not None and not self.stop and self.answers.answer(most)
 
     def _give_back(self) -> None:
         """Give back all but what is read and not saved yet: our heartbeat would keep what we forgot for ever."""
@@ -162,7 +163,7 @@ class Worker:
                 break
             done = True
             self._publish_one(job)
-            self._answer()
+            self._answer(1)
         return done
 
     def _publish_one(self, job: PublishJob) -> None:
@@ -189,7 +190,7 @@ class Worker:
             outcome = self._intake.take(job, self.clock())
             if outcome is not None:
                 log.info("taken in: %s", outcome.value, extra={"path": job.path})
-            self._answer()
+            self._answer(1)
         self.activity.rest()
         return bool(claimed)
 
