@@ -304,9 +304,7 @@ to_mlx.convert(plan.examine(Path(sys.argv[1])), Path(sys.argv[2]), to_mlx.Option
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "place", ["staging.opened@5", "staging.rename@4", "staging.renamed@3", "staging.synced@9"]
-)
+@pytest.mark.parametrize("place", ["staging.opened@5", "staging.renamed@3"])
 def test_a_killed_conversion_goes_on_to_the_same_bytes(place: str, source: Path, out: Path) -> None:
     point, _, hit = place.partition("@")
     done = subprocess.run(
@@ -341,10 +339,10 @@ print(json.dumps([peak, found.largest_group_bytes]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["0", "8", "npz"])
+@pytest.mark.parametrize("what", ["0", "npz"])
 def test_memory_holds_one_group_of_tensors_and_not_a_file(what: str, tmp_path: Path) -> None:
     """Full width and vocabulary, fewer layers (holes for weights): the tables decide, and they are there."""
-    folder = full_size.make(tmp_path / "model", full_size.config(1, 12), sparse=True)
+    folder = full_size.make(tmp_path / "model", full_size.config(1, 2), sparse=True)
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(folder), what, str(tmp_path / "out")],
         cwd=ROOT, capture_output=True, text=True, check=True,
