@@ -35,7 +35,7 @@ from pipeline.convert.coreml_package import (
 from pipeline.convert.page_shapes import PixelBudget, Shapes
 from pipeline.convert.plan import Plan
 from pipeline.convert.tower_config import TowerConfig
-from storage.errors import ModelError, SettingsError, from_os_error
+from storage.errors import ExistsError, ModelError, SettingsError, from_os_error
 
 _TRACED = 64  # patches in the example input: no size of it stays in the program
 
@@ -108,7 +108,7 @@ class Report:
 def convert(examined: Plan, out: Path, options: Options) -> Report:
     """Convert the checkpoint that was examined to the package `out`; no part of `out` stays where that fails.
 
-    Raises: `SettingsError` where `out` exists, is no `.mlpackage`, or options do not go together;
+    Raises: `SettingsError` where `out` is no `.mlpackage` or options do not go together; `ExistsError`;
     `EngineUnavailableError` without the extra; `ModelError` of the checkpoint; `StorageError` of the disk.
     """
     check_destination(out)
@@ -137,11 +137,11 @@ def convert(examined: Plan, out: Path, options: Options) -> Report:
 
 
 def check_destination(out: Path) -> None:
-    """Raises: `SettingsError` where `out` is there already or has another suffix, `StorageError` without its folder."""
+    """Raises: `SettingsError` for another suffix, `ExistsError`, `StorageError` where its folder is missing."""
     if out.suffix != SUFFIX:
         raise SettingsError(f"{out.name} does not end in {SUFFIX}", remedy=f"name it {out.stem}{SUFFIX}")
     if out.exists():
-        raise SettingsError(f"{out} is there already", remedy="delete it, or name another")
+        raise ExistsError("it is there already", file=out)
     if not out.parent.is_dir():
         raise from_os_error(FileNotFoundError(2, "no such folder"), file=out.parent)
 
@@ -194,23 +194,24 @@ def _compressed(model: Any, options: Options, config: TowerConfig) -> Any:
     if options.compression is Compression.INT8:
         each = cto.OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8")
         return cto.linear_quantize_weights(model, cto.OptimizationConfig(global_config=each))
-    grouped: dict[str, Any] = {}  # iOS 17 has one table a tensor
-    if options.target is Target.IOS18:
-        grouped = {"granularity": "per_grouped_channel", "group_size": channels_per_table(config)}
+    channels = channels_per_table(config) if options.target is Target.IOS18 else None
+    grouped = {"granularity": "per_grouped_channel", "group_size": channels} if channels else {}
     palette = cto.OpPalettizerConfig(mode="kmeans", nbits=4, **grouped)
     return cto.palettize_weights(model, cto.OptimizationConfig(global_config=palette))
 
 
-def channels_per_table(config: TowerConfig) -> int:
+def channels_per_table(config: TowerConfig) -> int | None:
     """Output channels that share a table of 16 values: as few as give coremltools 10,000 weights to cluster.
 
     Of fewer, coremltools 9 wants scikit-learn's k-means; of as many, in float16, its own, which is exact and fast.
+    None (a table a tensor) where they do not divide every tensor's channels: coremltools leaves those as they are.
     """
     narrowest = min(config.embed_dim, config.pixel_width)
     channels = 16
     while channels * narrowest < _KMEANS_LEAST:
         channels *= 2
-    return channels
+    outputs = (config.embed_dim, config.intermediate_size, config.hidden_size)
+    return channels if not any(width % channels for width in outputs) else None
 
 
 def save(model: Any, out: Path) -> None:

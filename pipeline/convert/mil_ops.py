@@ -66,12 +66,6 @@ def _add(given: Given) -> Tensor:
 
 
 @_op
-def _sub(given: Given) -> Tensor:
-    x, y = _both(given)
-    return x - y
-
-
-@_op
 def _mul(given: Given) -> Tensor:
     x, y = _both(given)
     return x * y
@@ -84,11 +78,6 @@ def _real_div(given: Given) -> Tensor:
 
 
 @_op
-def _maximum(given: Given) -> Tensor:
-    return torch.maximum(*_both(given))
-
-
-@_op
 def _abs(given: Given) -> Tensor:
     return given["x"].abs()
 
@@ -96,11 +85,6 @@ def _abs(given: Given) -> Tensor:
 @_op
 def _cos(given: Given) -> Tensor:
     return given["x"].cos()
-
-
-@_op
-def _sin(given: Given) -> Tensor:
-    return given["x"].sin()
 
 
 @_op
@@ -191,21 +175,6 @@ def _slice_by_index(given: Given) -> Tensor:
         for axis in range(x.ndim)
     )
     return x[cut]
-
-
-@_op
-def _shape(given: Given) -> Tensor:
-    return torch.tensor(given["x"].shape, dtype=torch.int32)
-
-
-@_op
-def _gather(given: Given) -> Tensor:
-    x, indices, axis = given["x"], torch.as_tensor(given["indices"]).long(), int(given["axis"])
-    if not indices.ndim:
-        return x.select(axis, int(indices))
-    return x.index_select(axis, indices.reshape(-1)).reshape(
-        *x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]
-    )
 
 
 @_op

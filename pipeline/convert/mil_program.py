@@ -41,14 +41,17 @@ class MilProgram:
         """How often each kind of op is there, constants aside."""
         return Counter(op.op_type for op in self._main.operations if op.op_type != "const")
 
-    def run(self, feeds: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """The program's output as float32. Raises: NotImplementedError for an op we do not know."""
+    def input_types(self) -> dict[str, str]:
+        """The types that the program's inputs have, as MIL names them."""
         from coremltools.converters.mil.mil.types import builtin_to_string
 
+        return {name: builtin_to_string(var.dtype) for name, var in self._main.inputs.items()}
+
+    def run(self, feeds: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """The program's output as float32. Raises: NotImplementedError for an op we do not know."""
         known: dict[str, Any] = {}
-        for name, var in self._main.inputs.items():
-            given = torch.from_numpy(np.ascontiguousarray(feeds[name]))
-            known[name] = given.to(mil_ops.TYPES[builtin_to_string(var.dtype)])
+        for name, kind in self.input_types().items():
+            known[name] = torch.from_numpy(np.ascontiguousarray(feeds[name])).to(mil_ops.TYPES[kind])
         uses = Counter(_names(self._main.operations))
         with torch.inference_mode():
             for op in self._main.operations:
