@@ -18,8 +18,9 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 
+from pipeline import checkpoint
 from pipeline.adapter.loading import is_allocation
-from storage.errors import ModelError, OcrdError, OutOfMemoryError
+from storage.errors import ModelError, OcrdError, OutOfMemoryError, UntrustedModelError
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,12 @@ def begin(
     from mlx_vlm.quant_utils import quantize_model
     from mlx_vlm.utils import load_config, load_model, skip_multimodal_module
 
+    if checkpoint.inspect(folder, trusted=[folder]).config.get(
+        "model_file"
+    ):  # load_model would run it, trusted or not
+        raise UntrustedModelError(
+            "config.json names a Python file as `model_file`", file=folder, remedy="remove that entry"
+        )
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):

@@ -18,7 +18,7 @@ from pipeline.convert import manifest, plan, to_mlx
 from pipeline.convert.names import Part
 from pipeline.convert.to_mlx import Converted, Options
 from storage import failpoints
-from storage.errors import BusyError, DiskFullError, ExistsError, ModelError
+from storage.errors import BusyError, DiskFullError, ExistsError, ModelError, UntrustedModelError
 from tests.pipeline.convert import small
 from tools import full_size
 
@@ -154,6 +154,15 @@ def test_what_would_run_code_stays_behind_and_the_rest_comes_along(source: Path,
     assert made["tokenizer.json"] == (source / "tokenizer.json").read_bytes()
     assert made["LICENSE"] == b"terms" and "configuration_dots.py" not in made and "assets" not in made
     plan.examine(out / "model")
+
+
+def test_a_model_file_is_not_run_even_where_the_folder_is_trusted(source: Path, out: Path) -> None:
+    config = json.loads((source / "config.json").read_text("utf-8"))
+    (source / "config.json").write_text(json.dumps(config | {"model_file": "model.py"}), "utf-8")
+    (source / "model.py").write_text("raise SystemExit('run')", "utf-8")
+    with pytest.raises(UntrustedModelError, match="model_file"):
+        convert(source, out / "model")
+    assert list(out.iterdir()) == []
 
 
 # --- whole or not at all ---------------------------------------------------------------------------------
