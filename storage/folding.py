@@ -103,11 +103,19 @@ def fold(text: str) -> str:
     return _translate(normal(text))
 
 
+_FEW = 12  # so many different characters are replaced one after the other
+
+
 def _translate(text: str) -> str:
     if len(text.encode("utf-8", "replace")) > 1.2 * len(text):
         return text.translate(_TABLE)
     # Mostly ASCII: faster to look up only the rest (0.02 ms against 0.1 ms for a page).
-    return _NOT_ASCII.sub(lambda match: _TABLE[ord(match[0])], text).lower()
+    odd = set(_NOT_ASCII.findall(text))
+    if len(odd) > _FEW or not all(_TABLE[ord(character)].isascii() for character in odd):
+        return _NOT_ASCII.sub(lambda match: _TABLE[ord(match[0])], text).lower()
+    for character in odd:  # what takes its place is ASCII, and so no other of them
+        text = text.replace(character, _TABLE[ord(character)])
+    return text.lower()
 
 
 def fold_mapped(text: str) -> tuple[str, list[int] | None]:
@@ -118,13 +126,23 @@ def fold_mapped(text: str) -> tuple[str, list[int] | None]:
     if text.isascii():
         return text.lower(), None
     folded = _translate(text)
-    if len(folded) == len(text) and all(len(_TABLE[ord(c)]) == 1 for c in set(text)):
+    if len(folded) == len(text) and not _change_length(set(text) - _EVEN):
         return folded, None
     offsets: list[int] = []
     for position, character in enumerate(text):
         offsets.extend([position] * len(_TABLE[ord(character)]))
     offsets.append(len(text))
     return folded, offsets
+
+
+_EVEN: set[str] = set(map(chr, range(128)))  # characters seen that fold to one
+
+
+def _change_length(characters: set[str]) -> bool:
+    """Whether any of the characters folds to none or several; those that do not are remembered."""
+    even = {character for character in characters if len(_TABLE[ord(character)]) == 1}
+    _EVEN.update(even)
+    return len(even) < len(characters)
 
 
 def pieces(folded: str) -> Iterator[tuple[str, bool]]:

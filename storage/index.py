@@ -17,13 +17,11 @@ from storage import snippet
 from storage.folding import grams, normal
 from storage.names import name_filter
 from storage.query import Query, parse
+from storage.ranking import Allowed, FileFilter, rank
 from storage.records import FURNITURE, Box
 
 __all__ = ["Hit", "HitState", "grams", "search"]
 
-# Ranking reads a row per matching page. A word on more pages than this tells little: then the newest pages that
-# many are ranked, and older ones are found once another word or a filter narrows the search.
-RANKED_PAGES = 5_000
 PATHS_SHOWN = 1_000  # files of one content
 _FURNITURE = tuple(sorted(FURNITURE))
 
@@ -75,8 +73,8 @@ def search(
     the snippet, whose text has no control characters: use some as marks to be sure they are marks.
     """
     parsed = parse(query)
-    files = file_filter(path, since, name, until)
-    wanted = _Wanted(files, engine, max(0, limit), max(0, offset), marks)
+    allowed = Allowed(file_filter(path, since, name, until), engine)
+    wanted = _Wanted(allowed, max(0, limit), max(0, offset), marks)
     if parsed.terms:
         return _search_pages(conn, parsed, wanted)
     return _search_names(conn, wanted) if name and not query.strip() else []
@@ -84,15 +82,12 @@ def search(
 
 # --- filters -----------------------------------------------------------------------------------------------
 
-FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
-
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """Which of the matching pages."""
 
-    files: FileFilter | None
-    engine: str | None
+    allowed: Allowed
     limit: int
     offset: int
     marks: tuple[str, str]
@@ -117,18 +112,45 @@ def file_filter(
 
 
 def _path_filter(path: str) -> FileFilter:
-    path = _readable(path)
     if any(c in path for c in "*?["):
-        patterns = [path if path.startswith(("/", "*")) else f"*/{path}"]
-    else:
-        plain = path.rstrip("/") or "/"
-        absolute = str(Path(plain).absolute())
-        roots = {absolute.rstrip("/"), *([] if plain.startswith(("/", ".")) else [f"*/{plain}"])}
-        escaped = [root if root.startswith("*") else root.replace("[", "[[]") for root in sorted(roots)]
-        patterns = [pattern for root in escaped for pattern in (root, root + "/*") if pattern]
-    # Names are kept as on disk, composed or not: ask for both spellings.
-    spelt = sorted({unicodedata.normalize(form, pattern) for pattern in patterns for form in ("NFC", "NFD")})
+        path = _readable(path)
+        return _glob_filter([path if path.startswith(("/", "*")) else f"*/{path}"])
+    plain = path.rstrip("/") or "/"
+    clauses = [_below_filter(str(Path(plain.replace("\0", "")).absolute()))]
+    parts = [] if plain.startswith(("/", ".")) else [f"*/{_readable(plain)}"]
+    if "\\x" in path:  # as people see a name that is no text
+        parts.append(_readable(plain))
+    if parts:
+        clauses.append(_glob_filter([pattern for part in parts for pattern in (part, part + "/*")]))
+    return f"({' OR '.join(sql for sql, _ in clauses)})", [value for _, values in clauses for value in values]
+
+
+def _below_filter(path: str) -> FileFilter:
+    """That very file, or whatever lies below that folder: a range of the index."""
+    clauses: list[str] = []
+    values: list[object] = []
+    for spelt in _spellings([path.rstrip("/")]):
+        key = _as_stored(spelt)
+        clauses.append("f.path_bytes = ? OR (f.path_bytes > ? AND f.path_bytes < ?)")
+        values += [key, key + b"/", key + b"0"]  # "0" follows "/"
+    return f"({' OR '.join(clauses)})", values
+
+
+def _as_stored(path: str) -> bytes:
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte: no file is called so
+        return path.encode("utf-8", "replace")
+
+
+def _glob_filter(patterns: list[str]) -> FileFilter:
+    spelt = _spellings(patterns)
     return "(" + " OR ".join(["f.path GLOB ?"] * len(spelt)) + ")", list(spelt)
+
+
+def _spellings(names: list[str]) -> list[str]:
+    """Names are kept as on disk, composed or not: both spellings are asked for."""
+    return sorted({unicodedata.normalize(form, name) for name in names for form in ("NFC", "NFD")})
 
 
 def _readable(text: str) -> str:
@@ -149,7 +171,7 @@ def _search_pages(conn: sqlite3.Connection, query: Query, wanted: _Wanted) -> li
     end = wanted.offset + wanted.limit
     ranks = end + 5
     while wanted.limit:
-        ranked = _rank(conn, query, wanted, ranks)
+        ranked = rank(conn, query, wanted.allowed, ranks)
         found = (
             _page_hit(conn, row, score, files, finder, wanted.marks)
             for row, score, files in islice(_visible(conn, ranked), wanted.offset, end)
@@ -159,45 +181,6 @@ def _search_pages(conn: sqlite3.Connection, query: Query, wanted: _Wanted) -> li
             break
         ranks *= 4  # pages of superseded documents took the places
     return hits
-
-
-def _rank(conn: sqlite3.Connection, query: Query, wanted: _Wanted, ranks: int) -> list[tuple[int, float]]:
-    """(page id, score) of the best pages, best first."""
-    words = query.words_match
-    if words is None:
-        return _rank_in(conn, "page_grams_fts", query.grams_match, wanted, ranks)
-    best = _rank_in(conn, "pages_fts", words, wanted, ranks)
-    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, wanted, ranks)
-    if not respelt:
-        return best
-    scores = dict(respelt) | dict(best)
-    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:ranks]
-
-
-def _rank_in(
-    conn: sqlite3.Connection, table: str, match: str, wanted: _Wanted, ranks: int
-) -> list[tuple[int, float]]:
-    allowed = ""
-    values: list[object] = []
-    # The + keeps SQLite from running the whole query once per allowed page.
-    if wanted.files is not None:
-        condition, of_files = wanted.files
-        allowed = f"""AND +{table}.rowid IN (SELECT id FROM pages WHERE document_id IN (
-            SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {condition}
-            UNION SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by
-                  WHERE d.superseded_by IS NOT NULL AND {condition}))"""
-        values += of_files + of_files
-    if wanted.engine is not None:
-        allowed += f" AND +{table}.rowid IN (SELECT id FROM pages WHERE coalesce(engine, source) = ?)"
-        values.append(wanted.engine)
-    rows = conn.execute(
-        f"""SELECT id, score FROM (
-              SELECT rowid AS id, bm25({table}) AS score FROM {table} WHERE {table} MATCH ? {allowed}
-              ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, ranks)})
-            ORDER BY score, id DESC LIMIT ?""",
-        [match, *values, ranks],
-    )
-    return [(row[0], -row[1]) for row in rows]
 
 
 _PAGE = """
@@ -282,12 +265,12 @@ def _boxes(conn: sqlite3.Connection, page_id: int, finder: snippet.Finder) -> tu
 
 
 def _search_names(conn: sqlite3.Connection, wanted: _Wanted) -> list[Hit]:
-    condition, values = wanted.files or ("1", [])
-    if wanted.engine is not None:
+    condition, values = wanted.allowed.files or ("1", [])
+    if wanted.allowed.engine is not None:
         condition += (
             " AND EXISTS (SELECT 1 FROM pages WHERE coalesce(engine, source) = ? AND document_id = d.id)"
         )
-        values = [*values, wanted.engine]
+        values = [*values, wanted.allowed.engine]
     rows = conn.execute(
         f"""SELECT f.path, f.missing_since, f.document_id, p.id, p.text, f.id
             FROM files f LEFT JOIN documents d ON d.id = f.document_id

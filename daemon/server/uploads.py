@@ -204,7 +204,7 @@ class _Form:
             raise Refused(400, "the form has no boundary", code="invalid_form")
         self.incoming = incoming
         self.field = self.value = b""
-        self.is_file = False
+        self.is_file = self.is_whole = False
         self.parser = MultipartParser(
             boundary,
             {
@@ -213,6 +213,7 @@ class _Form:
                 "on_header_value": self._value,
                 "on_header_end": self._header,
                 "on_part_data": self._data,
+                "on_end": self._end,
             },
         )
 
@@ -225,10 +226,11 @@ class _Form:
 
     def end(self) -> None:
         """There is no more. Raises: `Refused` where the form is cut short."""
-        try:
-            self.parser.finalize()
-        except FormParserError:
-            raise Refused(400, "the form is cut short", code="invalid_form") from None
+        if not self.is_whole:
+            raise Refused(400, "the form is cut short", code="invalid_form")
+
+    def _end(self) -> None:
+        self.is_whole = True
 
     def _begin(self) -> None:
         self.field = self.value = b""

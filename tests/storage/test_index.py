@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import index
+from storage import ranking
 from storage.database import open_database
 from storage.folding import fold, grams, pieces
 from storage.index import Hit, HitState, search
@@ -437,8 +437,37 @@ def test_pages_no_file_leads_to_are_no_hits(library: Library) -> None:
     assert search(library.conn, "word") == []
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"path": "/b"},
+        {"since": NOW + 30},
+        {"until": NOW + 30},
+        {"engine": "vlm"},
+        {"engine": "engine", "path": "/b"},
+    ],
+    ids=str,
+)
+def test_a_filter_finds_the_same_in_each_of_its_ways(
+    library: Library, monkeypatch: pytest.MonkeyPatch, filters: dict[str, str | float]
+) -> None:
+    for n in range(60):
+        library.add(f"common word {n}", f"common {n}", path=f"/{'abc'[n % 3]}/{n}.pdf", at=NOW + n)
+    library.conn.execute("UPDATE pages SET engine = 'vlm' WHERE document_id % 4 = 0")
+    ways = []
+    for few, many, some in ((1000, 1000, 1000), (0, 1000, 1000), (0, 0, 1000), (0, 0, 0)):
+        monkeypatch.setattr(ranking, "FEW_PAGES", few)
+        monkeypatch.setattr(ranking, "MANY_MATCHES", many)
+        monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
+        hits = search(library.conn, "common", limit=200, **filters)  # type: ignore[arg-type]
+        ways.append([hit.page_id for hit in hits])
+    assert ways[0] and ways == [ways[0]] * 4
+    everything = search(library.conn, "common", limit=200)
+    assert len(ways[0]) < len(everything) == 120
+
+
 def test_common_words_rank_the_newest_pages(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "RANKED_PAGES", 10)
+    monkeypatch.setattr(ranking, "RANKED_PAGES", 10)
     for i in range(30):
         library.add("word", path=f"/a/{i:02}.pdf")
     assert library.found("word", limit=5) == [f"{i:02}.pdf" for i in range(25, 30)]

@@ -1,0 +1,122 @@
+"""Which pages match a query best, among those that a filter lets through; quick however many there are.
+
+Ranking (bm25) reads a row per matching page. A word on very many pages tells little: then the newest pages that match
+are ranked, and older ones are found once another word or a filter narrows the search.
+
+A filter is applied in one of three ways, all of which find the same pages. Where it lets few pages through, those are
+looked up in the index one by one. Else each match is asked whether the filter lets it through, the newest first, until
+enough are found. Where that could mean asking very many in vain, the set of all pages that it lets through is made.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from storage.query import Query
+
+RANKED_PAGES = 5_000
+FEW_PAGES = 300  # so many are looked up one by one
+MANY_MATCHES = 20_000  # so many are asked one by one
+SOME_DOCUMENTS = 50_000  # of so many the set is made
+
+FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
+Ranked = list[tuple[int, float]]  # (page id, score), best first
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which pages are wanted: those of some files, and those somebody read."""
+
+    files: FileFilter | None = None
+    engine: str | None = None  # an engine's name, text-layer or blank
+
+    def __bool__(self) -> bool:
+        return self.files is not None or self.engine is not None
+
+
+def rank(conn: sqlite3.Connection, query: Query, allowed: Allowed, ranks: int) -> Ranked:
+    """The `ranks` best pages (or fewer), best first; of two alike the newer."""
+    words = query.words_match
+    if words is None:
+        return _rank_in(conn, "page_grams_fts", query.grams_match, allowed, ranks)
+    best = _rank_in(conn, "pages_fts", words, allowed, ranks)
+    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, allowed, ranks)
+    if not respelt:
+        return best
+    scores = dict(respelt) | dict(best)
+    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:ranks]
+
+
+def _rank_in(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed, ranks: int) -> Ranked:
+    condition, values = _condition(conn, table, match, allowed) if allowed else ("", [])
+    rows = conn.execute(
+        f"""SELECT id, score FROM (
+              SELECT rowid AS id, bm25({table}) AS score FROM {table} WHERE {table} MATCH ? {condition}
+              ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, ranks)})
+            ORDER BY score, id DESC LIMIT ?""",
+        [match, *values, ranks],
+    )
+    return [(row[0], -row[1]) for row in rows]
+
+
+# --- the three ways ----------------------------------------------------------------------------------------
+
+
+def _condition(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed) -> FileFilter:
+    """What is added to the condition of a search in `table`."""
+    documents = _documents(conn, allowed.files, SOME_DOCUMENTS) if allowed.files is not None else None
+    if documents is not None and len(documents) <= FEW_PAGES:
+        pages = _pages(conn, documents, allowed.engine, FEW_PAGES)
+        if len(pages) <= FEW_PAGES:
+            return f"AND {table}.rowid IN (SELECT value FROM json_each(?))", [json.dumps(pages)]
+    if documents is not None and _has_many(conn, table, match):
+        # The + keeps SQLite from looking up each page of the set.
+        condition = f"AND +{table}.rowid IN ({_PAGES_OF})"
+        values: list[object] = [json.dumps(documents)]
+    elif allowed.files is not None:
+        files, of_files = allowed.files
+        condition, values = _ASKED.format(table=table, files=files), [*of_files, *of_files]
+    else:
+        condition, values = "", []
+    if allowed.engine is not None:
+        condition += _READ_BY.format(table=table)
+        values = [*values, allowed.engine]
+    return condition, values
+
+
+_PAGES_OF = "SELECT id FROM pages WHERE document_id IN (SELECT value FROM json_each(?))"
+_ASKED = """AND EXISTS (SELECT 1 FROM pages p WHERE p.id = {table}.rowid AND (
+    EXISTS (SELECT 1 FROM documents d JOIN files f ON f.document_id = d.id WHERE d.id = p.document_id AND {files})
+    OR EXISTS (SELECT 1 FROM documents d JOIN files f ON f.document_id = d.superseded_by
+               WHERE d.id = p.document_id AND {files})))"""
+# All of it is in the index of who read what; the row itself, with its text, is not looked at but for its document.
+_READ_BY = """ AND EXISTS (SELECT 1 FROM pages p, pages q WHERE p.id = {table}.rowid
+    AND coalesce(q.engine, q.source) = ? AND q.document_id = p.document_id AND q.id = p.id)"""
+_DOCUMENTS = """SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {files}
+    UNION SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by
+          WHERE d.superseded_by IS NOT NULL AND {files} LIMIT ?"""
+
+
+def _documents(conn: sqlite3.Connection, files: FileFilter, most: int) -> list[int] | None:
+    """The documents that the filter lets through; None where they are more than `most`."""
+    condition, values = files
+    rows = conn.execute(_DOCUMENTS.format(files=condition), [*values, *values, most + 1]).fetchall()
+    return None if len(rows) > most else [row[0] for row in rows]
+
+
+def _pages(conn: sqlite3.Connection, documents: list[int], engine: str | None, most: int) -> list[int]:
+    """Pages of those documents, at most one more than `most`."""
+    wanted = "" if engine is None else "AND coalesce(engine, source) = ?"
+    rows = conn.execute(
+        f"{_PAGES_OF} {wanted} LIMIT ?",
+        [json.dumps(documents), *([] if engine is None else [engine]), most + 1],
+    )
+    return [row[0] for row in rows]
+
+
+def _has_many(conn: sqlite3.Connection, table: str, match: str) -> bool:
+    """Whether more pages match than should be asked one by one."""
+    counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+    return bool(conn.execute(counted, (match, MANY_MATCHES + 1)).fetchone()[0] > MANY_MATCHES)
