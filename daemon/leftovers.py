@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon import processes
@@ -48,7 +49,7 @@ class Leftovers:
                 self._orphans.append(row.owner)
         self._orphans_until = self._monotonic() + ORPHANS_S
         self.call_back(now)
-        for folder in (self.settings.home, self.settings.calibration_path, self.settings.features_path):
+        for folder in (self.settings.home, *_folders_in(self.settings.home)):
             staging.sweep(os.fsencode(folder), time.time())
         backup.sweep(self.settings.backups_path)
 
@@ -89,3 +90,9 @@ class Leftovers:
             for owner in self._orphans:
                 jobs.release(self.conn, owner)
         self._orphans.clear()
+
+
+def _folders_in(home: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return [path for path in home.iterdir() if path.is_dir() and not path.is_symlink()]
+    return []

@@ -12,7 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from storage.errors import EmptyFileError, NotADocumentError, OcrdError, UnsupportedError, from_os_error
+from storage.errors import (
+    EmptyFileError,
+    NotADocumentError,
+    OcrdError,
+    TooLargeError,
+    UnsupportedError,
+    from_os_error,
+)
 from storage.records import DocumentInfo
 
 if TYPE_CHECKING:
@@ -197,6 +204,7 @@ def open_source(
     if media_type == PDF:
         from pipeline.pdf_source import PdfSource
 
+        _refuse_bombs(path)
         try:
             return PdfSource(path, passwords=passwords, header_at=head.find(b"%PDF-"))
         except OcrdError:
@@ -206,6 +214,22 @@ def open_source(
     from pipeline.image_source import ImageSource
 
     return ImageSource(path, media_type, max_pixels=max_image_pixels)
+
+
+def _refuse_bombs(path: Path) -> None:
+    """Raises: `TooLargeError` for a PDF that unpacks to more than PDFium has memory for."""
+    from pipeline import pdf_bombs
+
+    try:
+        bomb = pdf_bombs.find(path)
+    except OSError as error:
+        raise from_os_error(error, file=path) from error
+    if bomb is not None:
+        raise TooLargeError(
+            f"{bomb.packed_bytes:,} bytes of it unpack to more than {bomb.unpacked_bytes >> 20:,} MiB",
+            file=path,
+            remedy="nobody draws that much on a page: get another copy, or leave it alone",
+        )
 
 
 def _read_head(path: Path) -> bytes:

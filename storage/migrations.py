@@ -311,6 +311,7 @@ def serving(db: Database) -> None:
         db.execute(statement)
     db.execute(_COUNT_READING.format(name="pages_hours_ai", event="INSERT"))
     db.execute(_COUNT_READING.format(name="pages_hours_au", event="UPDATE OF read_at"))
+    reach("migrate.step")
 
 
 @migrations()

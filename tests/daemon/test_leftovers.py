@@ -118,8 +118,10 @@ def _dead_pid() -> int:
 def test_half_written_files_in_the_home_are_removed_at_the_start(left: Leftovers, settings: Settings) -> None:
     backups = settings.backups_path
     backups.mkdir()
-    host = staging._HOST
-    halves = [backups / ".making.tmp", settings.home / f".ocrd-{host}-{_dead_pid()}-{'0' * 12}.tmp"]
+    own = settings.home / "any folder"
+    own.mkdir()
+    name = f".ocrd-{staging._HOST}-{_dead_pid()}-{'0' * 12}.tmp"
+    halves = [backups / ".making.tmp", settings.home / name, own / name]
     for half in halves:
         half.touch()
     kept = backups / "ocrd-20260101T000000Z.db"

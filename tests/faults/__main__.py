@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from tests.faults.catalogue import SCENARIOS
-from tests.faults.scenario import Ground, Skipped
+from tests.faults.scenario import Common, Ground, Skipped
 
 
 def main() -> int:
@@ -40,12 +40,13 @@ def run(chosen: list[str], seed: int, budget_s: float, *, small: bool, keep: boo
     """Run scenarios by name, the time shared out by weight; returns how many did not hold."""
     folder = Path(tempfile.mkdtemp(prefix="ocrd-faults-"))
     ends, broken = time.monotonic() + budget_s, 0
+    common = Common(folder / "common")
     try:
         for position, name in enumerate(chosen):
             scenario, weight = SCENARIOS[name]
             rest = sum(SCENARIOS[other][1] for other in chosen[position:])
             share = max(0.0, ends - time.monotonic()) * weight / rest
-            ground = Ground(folder / name, seed, share, small=small)
+            ground = Ground(folder / name, seed, share, common, small=small)
             began, outcome = time.monotonic(), "held"
             try:
                 scenario(ground)

@@ -219,10 +219,10 @@ SMALL: dict[str, _Maker] = {
     "tiff-many-values.tiff": tiff_many_values,
     "heic-lying.heic": heic_lying,
     "gif-large.gif": gif_large,
-    "huge-page.pdf": pdf_huge_page,
-    "nested.pdf": lambda: pdf_nested(3, 10),
 }
 ALL: dict[str, _Maker] = SMALL | {
+    "huge-page.pdf": pdf_huge_page,
+    "nested.pdf": lambda: pdf_nested(3, 10),
     "content.pdf": pdf_content,
     "image.pdf": pdf_image,
     "image-lying.pdf": pdf_image_lying,

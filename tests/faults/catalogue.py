@@ -18,6 +18,7 @@ SCENARIOS: dict[str, tuple[Scenario, float]] = {
     "slow-disk": (places.slow_disk, 2.0),
     "worker-ends": (workers.worker_that_ends_once, 3.0),
     "page-kills": (workers.page_that_always_ends_it, 2.0),
+    "page-takes-years": (workers.page_that_takes_years, 1.0),
     "worker-leaks": (workers.worker_that_leaks, 2.0),
     "orphan-hangs": (workers.orphan_that_hangs, 1.0),
     "orphan-beats": (workers.orphan_that_beats, 1.0),
@@ -32,3 +33,8 @@ SCENARIOS: dict[str, tuple[Scenario, float]] = {
     "mutations": (reading.mutations, 10.0),
     "bombs": (reading.decompression_bombs, 4.0),
 }
+# A minute's worth, for the test suite.
+IN_TESTS = (
+    "random-instants", "named-places", "full-output", "clock-jumps", "worker-ends", "orphan-beats", "damaged",
+    "versions", "feature-damage", "feature-kills", "hostile", "mutations", "bombs",
+)  # fmt: skip

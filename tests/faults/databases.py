@@ -63,7 +63,7 @@ def held_by_a_reader(ground: Ground) -> None:
 
 def damaged(ground: Ground) -> None:
     """The file is damaged between runs: the last backup takes its place, or the start is refused with the remedy."""
-    for number in ground.times(12, 2):
+    for number in ground.times(12, 1):
         with_backup = number % 3 != 2
         house = ground.house()
         with house:

@@ -86,7 +86,7 @@ def killed_writers(ground: Ground) -> None:
     rng, folder = ground.random, ground.folder / "features"
     places = ("features.write", "features.stored", "features.evict", "features.counters", "")
     killed = 0
-    for number in ground.times(60, 10):
+    for number in ground.times(60, 5):
         place = places[number % len(places)]
         points = f"{place}=kill@{rng.randint(1, 20)}" if place else ""
         words = [sys.executable, "-c", WRITER, str(folder), str(rng.randrange(10**6)), str(BUDGET)]

@@ -28,8 +28,11 @@ EMPTY, BROKEN, LOCKED = "empty.pdf", "broken.pdf", "locked.pdf"
 ENDS = {EMPTY: "failed", BROKEN: "failed", LOCKED: "needs_password"}  # all others are done
 
 
-def make(folder: Path, seed: int = 0) -> dict[str, int]:
-    """Write the documents below `folder`; returns name → pages (0 where it cannot be opened)."""
+FEW = ("report-00", "report-01", "scan-0", "photo 0", "several", "phone", "naïve", "broken", "locked")
+
+
+def make(folder: Path, seed: int = 0, *, few: bool = False) -> dict[str, int]:
+    """Write the documents below `folder`, or ten of them; returns name → pages (0 where it cannot be opened)."""
     rng = random.Random(seed)
     files: dict[str, tuple[bytes, int]] = {}
     for number in range(10):  # with a text layer
@@ -48,6 +51,8 @@ def make(folder: Path, seed: int = 0) -> dict[str, int]:
     files[EMPTY] = (b"", 0)
     files[BROKEN] = (b"%PDF-1.7\n" + rng.randbytes(3000), 0)
     files[LOCKED] = ((Path(__file__).parent.parent / "data" / "encrypted.pdf").read_bytes(), 0)
+    if few:
+        files = {name: file for name, file in files.items() if any(part in name for part in FEW)}
     for name, (data, _) in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import time
 from collections import Counter
@@ -23,7 +22,7 @@ PASSED = tuple(
 
 def random_instants(ground: Ground) -> None:
     """200 kills at seeded instants, one to four in a library's life, each followed by a restart."""
-    wanted = 4 if ground.small else 200
+    wanted = 3 if ground.small else 200
     done: Counter[str] = Counter()
     while sum(done.values()) < wanted and ground.has_time:
         house = ground.house()
@@ -98,7 +97,7 @@ def named_places(ground: Ground) -> None:
     ground.random.shuffle(passed)
     missed = []
     cases = [(name, action) for name in passed for action in ("kill", "kill_family")]
-    for number in ground.times(len(cases), 3):
+    for number in ground.times(len(cases), 2):
         name, action = cases[number]
         if name.startswith("crew."):
             action = "kill"  # its parent is us
@@ -119,11 +118,6 @@ def named_places(ground: Ground) -> None:
             except Broken as error:
                 raise Broken(f"at {name}, {action}, hit {hit}: {error}") from error
         ground.drop(house)
-    require(len(missed) <= len(cases) // 4, f"places that were not reached: {missed}")
+    require(ground.small or len(missed) <= len(cases) // 4, f"places that were not reached: {missed}")
     if missed:
         ground.note(f"not reached: {', '.join(missed)}")
-
-
-def instant_of(rng: random.Random) -> float:
-    """A seeded instant after a start, in seconds."""
-    return rng.uniform(0.2, SPAN_S)

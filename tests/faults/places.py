@@ -79,7 +79,7 @@ def share_that_goes_away(ground: Ground) -> None:
     """The watched folder goes away in the middle and returns: nothing is missing, nothing failed, all is read."""
     for number in ground.times(3, 1):
         place = ground.folder / f"share-{number}"
-        inputs.make(place / "in")
+        inputs.make(place / "in", few=ground.common.few)
         house = House(place / "house", place / "in")
         house.give_database(ground.empty_database)
         with house:

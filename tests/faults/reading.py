@@ -174,7 +174,7 @@ def mutations(ground: Ground) -> None:
     path = ground.folder / "mutated"
     ground.folder.mkdir(parents=True, exist_ok=True)
     try:
-        for number in ground.times(10_000, 300):
+        for number in ground.times(10_000, 200):
             rng = random.Random(f"{ground.seed} {number}")
             name, data = rng.choice(seeds)
             path.write_bytes(mutate(data, rng))
@@ -200,6 +200,7 @@ def mutations(ground: Ground) -> None:
 def decompression_bombs(ground: Ground) -> None:
     """Small files that unpack to gigabytes or take for ever: within 1.5 GB, each read or refused."""
     ground.folder.mkdir(parents=True, exist_ok=True)
+    broken = []
     makers = bombs.SMALL if ground.small else bombs.ALL
     for name, make in makers.items():
         path = ground.folder / name
@@ -215,6 +216,7 @@ def decompression_bombs(ground: Ground) -> None:
             f"{name}: {path.stat().st_size:,} bytes, {outcome} {str(found['detail'])[-60:]!r}, {peak:.0f} MiB,"
             f" {time.monotonic() - began:.1f} s"
         )
-        require(outcome in ("read", "refused"), f"{name}: {outcome} {found['detail']}")
-        require(peak <= MEMORY_MB, f"{name} took {peak:.0f} MiB")
+        if outcome not in ("read", "refused") or peak > MEMORY_MB:
+            broken.append(f"{name}: {outcome} {found['detail']}, {peak:.0f} MiB")
         path.unlink()
+    require(not broken, "\n".join(broken))

@@ -20,25 +20,17 @@ class Skipped(Exception):
 
 
 @dataclass
-class Ground:
-    """A folder to work in, a generator, a budget, and what scenarios share."""
+class Common:
+    """What scenarios share; made when first asked for."""
 
     folder: Path
-    seed: int
-    budget_s: float
-    small: bool = False  # a few trials of each kind, for the test suite
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
-        self.until = time.monotonic() + self.budget_s
-        self._count = 0
+    few: bool = False
 
     @cached_property
     def inputs(self) -> Path:
-        """The thirty documents."""
+        """The thirty documents, or ten of them."""
         folder = self.folder / "in"
-        inputs.make(folder)
+        inputs.make(folder, few=self.few)
         return folder
 
     @cached_property
@@ -53,7 +45,42 @@ class Ground:
     @cached_property
     def reference(self) -> dict[str, bytes]:
         """Their sidecars after an undisturbed run."""
-        return reference_of(self.house("reference"))
+        house = House(self.folder / "reference", self.inputs)
+        house.give_database(self.empty_database)
+        return reference_of(house)
+
+
+@dataclass
+class Ground:
+    """A folder to work in, a generator, a budget, and what scenarios share."""
+
+    folder: Path
+    seed: int
+    budget_s: float
+    common: Common
+    small: bool = False  # a few trials of each kind, for the test suite
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.random = random.Random(self.seed)
+        self.until = time.monotonic() + self.budget_s
+        self._count = 0
+
+    @property
+    def inputs(self) -> Path:
+        """The documents."""
+        return self.common.inputs
+
+    @property
+    def empty_database(self) -> Path:
+        """A migrated database without content."""
+        return self.common.empty_database
+
+    @property
+    def reference(self) -> dict[str, bytes]:
+        """The documents' sidecars after an undisturbed run."""
+        return self.common.reference
 
     @property
     def has_time(self) -> bool:

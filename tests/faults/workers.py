@@ -6,8 +6,10 @@ import os
 import signal
 import time
 
+from tests.faults import bombs
 from tests.faults.house import House, require
 from tests.faults.scenario import Ground
+from tests.pdf_factory import Page, pdf, picture, scan
 
 ENDINGS = ("hang", "segfault", "abort", "kill")
 QUICK = {"page_timeout_s": 4.0, "lease_s": 2.0}
@@ -15,7 +17,7 @@ QUICK = {"page_timeout_s": 4.0, "lease_s": 2.0}
 
 def worker_that_ends_once(ground: Ground) -> None:
     """A worker hangs in native code, segfaults or aborts at a page, once: the page is read at the second try."""
-    for number in ground.times(len(ENDINGS) * 2, 2):
+    for number in ground.times(len(ENDINGS) * 2, 1):
         ending = ENDINGS[(number + ground.seed) % len(ENDINGS)]
         place = "page.read" if number < len(ENDINGS) else "rasterise.draw"
         with ground.house() as house:
@@ -115,3 +117,27 @@ def _is_reading(house: House) -> bool:
     with house.looking() as conn:
         row = conn.execute("SELECT count(*) FROM workers WHERE stage = 'read'").fetchone()
     return bool(row[0])
+
+
+def page_that_takes_years(ground: Ground) -> None:
+    """PDFium itself never comes back from a page: ended three times, set aside with the reason, all else is read."""
+    folder = ground.folder / "in"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        page = Page(picture(0, 0, 0, 612, 792), images=[scan([(f"letter {number}", 60, 700, 14)], dpi=40)])
+        (folder / f"letter-{number}.pdf").write_bytes(pdf(page))
+    (folder / "years.pdf").write_bytes(bombs.pdf_nested())
+    house = House(ground.folder / "house", folder)
+    house.give_database(ground.empty_database)
+    with house:
+        house.end(house.start(max_attempts=3, **QUICK), within_s=240)
+        found = house.states()
+        with house.looking() as conn:
+            years = conn.execute(
+                "SELECT page_jobs.state, page_jobs.attempts, page_jobs.error_code FROM page_jobs"
+                " JOIN files USING (document_id) WHERE path LIKE '%years.pdf'"
+            ).fetchone()
+        require(tuple(years) == ("failed", 3, "crash"), f"the page ended as {tuple(years)}")
+        others = {state for name, (state, _) in found.items() if name != "years.pdf"}
+        require(others == {"done"}, f"the others: {found}")
+        house.check_index()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -28,6 +29,13 @@ def used() -> set[str]:
 
 def test_every_place_is_on_the_list_and_every_entry_is_a_place() -> None:
     assert used() == set(failpoints.NAMES)
+
+
+def test_every_migration_can_be_broken_off() -> None:
+    from storage.migrations import migrations
+
+    for step in migrations._migrations:
+        assert 'reach("migrate.step")' in inspect.getsource(step.fn), step.name
 
 
 def run(points: str, code: str) -> subprocess.CompletedProcess[str]:
