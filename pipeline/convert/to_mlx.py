@@ -127,7 +127,7 @@ def _fill(
 ) -> Converted:
     resumed = len(workshop.done)
     missing = [shard for shard in shards if shard.name not in workshop.done]
-    check_space(workshop.folder, total_bytes(missing) + _SPARE_BYTES)
+    check_space(target.parent, total_bytes(missing) + _SPARE_BYTES)
     try:
         for number, shard in enumerate(shards, 1):
             if shard in missing:

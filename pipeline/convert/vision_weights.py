@@ -92,8 +92,8 @@ def check_space(folder: Path, needed: int) -> None:
         free = shutil.disk_usage(folder).free
     if free < needed:
         raise DiskFullError(
-            f"{needed / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free", file=folder,
-            remedy="free some space, or write to another disk; nothing was written",
+            f"{needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are free", file=folder,
+            remedy="free some space, or write to another disk",
         )  # fmt: skip
 
 

@@ -138,6 +138,26 @@ def test_a_manifest_of_other_weights_is_no_proof(copy: Path, image: Image.Image)
 
 
 @needs_torch
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_command_exits_with_1_where_something_differs(
+    is_changed: bool, copy: Path, image: Image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from daemon.cli import app
+
+    monkeypatch.setenv("OCRD_HOME", str(tmp_path / "home"))
+    if is_changed:
+        small.poke(copy, "vision_tower.blocks.2.norm2.weight", np.full(32, 9, np.float32).tobytes())
+    image.save(tmp_path / "page.png")
+    words = ["convert", "check", "tiny", str(copy), "--image", str(tmp_path / "page.png")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == int(is_changed)
+    assert ("DIFFERS from block 2 on" in result.output) is is_changed
+    assert ("nothing changed but what was meant to" in result.output) is not is_changed
+
+
+@needs_torch
 def test_a_folder_without_manifest_is_compared_all_the_same(image: Image.Image) -> None:
     result = check.check(TINY, small.TINY, image)
     assert result.made_of_source is None and result.is_good

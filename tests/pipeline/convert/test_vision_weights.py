@@ -92,7 +92,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(
 
 
 def test_a_disk_too_small_is_told_beforehand(tmp_path: Path) -> None:
-    with pytest.raises(DiskFullError, match=r"1000000\.0 GB are needed and \d+\.\d GB are free"):
+    with pytest.raises(DiskFullError, match=r"1,000,000,000 MB are needed and [\d,]+ MB are free"):
         vision_weights.check_space(tmp_path, 10**15)
 
 
