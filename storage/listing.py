@@ -144,7 +144,7 @@ def _few(conn: sqlite3.Connection, filters: Filters) -> list[int] | None:
 
 _NOT_DONE = (
     f"SELECT id FROM (SELECT id FROM files WHERE {UNFINISHED} LIMIT ?) UNION ALL SELECT id FROM ("
-    " SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    " SELECT files.id FROM documents CROSS JOIN files ON files.document_id = documents.id"
     " WHERE documents.state IN ('queued', 'running', 'failed', 'needs_password') LIMIT ?)"
 )
 

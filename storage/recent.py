@@ -30,12 +30,12 @@ def now(conn: sqlite3.Connection) -> Marks:
 
 _TOUCHED = (
     "SELECT id FROM files WHERE id > :file_id",
-    "SELECT files.id FROM page_jobs JOIN files ON files.document_id = page_jobs.document_id"
+    "SELECT files.id FROM page_jobs CROSS JOIN files ON files.document_id = page_jobs.document_id"
     " WHERE page_jobs.finished_at > :page_at",
-    "SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    "SELECT files.id FROM documents CROSS JOIN files ON files.document_id = documents.id"
     " WHERE documents.finished_at > :document_at",
     # What is being read, taken in or written now; what begins and what goes on.
-    "SELECT files.id FROM page_jobs JOIN files ON files.document_id = page_jobs.document_id"
+    "SELECT files.id FROM page_jobs CROSS JOIN files ON files.document_id = page_jobs.document_id"
     " WHERE page_jobs.state = 'leased' AND page_jobs.lease_owner > ''",
     "SELECT id FROM files WHERE lease_owner > ''",
 )

@@ -211,12 +211,12 @@ _FAILED_FILES = (
     " AND missing_since IS NULL ORDER BY id DESC LIMIT :limit"
 )
 _FAILED_DOCUMENTS = (
-    "SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    "SELECT files.id FROM documents CROSS JOIN files ON files.document_id = documents.id"
     " WHERE documents.state IN ('failed', 'needs_password') AND files.state <> 'intake'"
     " AND files.missing_since IS NULL ORDER BY files.id DESC LIMIT :limit"
 )
 _PARTLY_FAILED = (
-    "SELECT files.id FROM documents JOIN files ON files.document_id = documents.id"
+    "SELECT files.id FROM documents CROSS JOIN files ON files.document_id = documents.id"
     " WHERE documents.pages_failed > 0 AND files.state <> 'intake' AND files.missing_since IS NULL"
     " ORDER BY files.id DESC LIMIT :limit"
 )
