@@ -56,7 +56,7 @@ def serve(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Serve the library to browsers and programs, and read what they ask, until Ctrl-C.
+    """Serve the library to browsers and programs, until Ctrl-C.
 
     Only this machine can reach it unless --host says otherwise; then a token is made, shown once, and kept in the home.
     Where `ocrd watch` or `ocrd batch` runs, its workers read what is asked; else this command has its own.
