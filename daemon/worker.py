@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon.activity import Activity
-from daemon.asks.answering import IN_A_ROW, Answerer
+from daemon.asks.answering import Answerer
 from daemon.asks.places import mark_path
 from daemon.intake import Intake, register_again
 from daemon.publish import provenance, publish
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AHEAD = 2  # pages prepared while one is read
+IN_A_ROW = 4  # pages for those who wait, then one of the queue's
 PAGES_A_TURN = 4  # then look for sidecars and new files again
 
 
@@ -118,7 +119,12 @@ class Worker:
 
     def _answer(self, most: int = IN_A_ROW) -> bool:
         """Those who wait go before the backlog, a few pages at a time."""
-        return self.answers is not None and not self.stop and self.answers.answer(most)
+        answered = False
+        for _ in range(most):
+            if self.answers is None or self.stop or not self.answers.answer():
+                break
+            answered = True
+        return answered
 
     def _give_back(self) -> None:
         """Give back all but what is read and not saved yet: our heartbeat would keep what we forgot for ever."""

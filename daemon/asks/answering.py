@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IN_A_ROW = 4  # pages for those who wait, then one of the backlog
 PREPARED = 2  # asks whose next page is made ready while another page is read
 SHOWN_AS = b"(asked for)"  # what `ocrd status` shows: what was sent has no name of its own
 
@@ -126,13 +125,12 @@ class Answerer:
                 if asked.work is None and not asked.gone:
                     asked.work = self._begin(asked.ask)
 
-    def answer(self, most: int = IN_A_ROW) -> bool:
-        """Read up to `most` pages for those who wait; whether anybody did."""
-        for done in range(most):
-            asked = self.desk.next()
-            if asked is None:
-                return done > 0
-            self._turn(asked)
+    def answer(self) -> bool:
+        """Read a page for whoever waits and has the next turn; whether anybody does."""
+        asked = self.desk.next()
+        if asked is None:
+            return False
+        self._turn(asked)
         return True
 
     def close(self) -> None:

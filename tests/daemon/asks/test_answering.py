@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from daemon.asks import places
-from daemon.asks.answering import IN_A_ROW
 from daemon.asks.desk import Asked, Desk
 from daemon.asks.frames import LARGEST_FRAME, Ask, Frame, take
-from daemon.worker import PAGES_A_TURN, Worker
+from daemon.worker import IN_A_ROW, PAGES_A_TURN, Worker
 from pipeline.engines.base import EngineReading, PageImage
 from pipeline.engines.fake import FakeEngine
 from storage import library

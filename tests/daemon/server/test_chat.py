@@ -255,6 +255,33 @@ def test_a_client_that_floods_does_not_hold_up_another(tmp_path: Path) -> None:
         assert done.index("one") <= 2
 
 
+def test_who_waits_at_a_worker_that_leaves_is_read_for_by_the_next(tmp_path: Path) -> None:
+    passes = threading.Semaphore(0)
+    engine, settings, answers = Writing(["word"], passes), settings_in(tmp_path), []
+
+    def ask(user: str) -> None:
+        answer = client(running).chat.completions.create(
+            model="auto", messages=messages(data_url(png_of(1))), user=user
+        )
+        answers.append(answer.choices[0].message.content)
+
+    with serving(settings) as running:
+        threads = [threading.Thread(target=ask, args=(str(n),)) for n in range(2)]
+        with Working(settings, lambda name, _: engine) as leaving:
+            threads[0].start()
+            assert engine.began.wait(10)
+            threads[1].start()
+            wait_for(lambda: leaving.desk.waiting == 1)
+            assert leaving.worker is not None
+            leaving.worker.stop = leaving._end = True
+            passes.release(1)
+        assert len(answers) <= 1
+        with Working(settings, lambda name, _: FakeEngine("text:the next one")):
+            for thread in threads:
+                thread.join(30)
+    assert answers == ["word", "the next one"]
+
+
 def test_without_a_worker_it_says_so(tmp_path: Path) -> None:
     from starlette.testclient import TestClient
 
