@@ -1,7 +1,7 @@
 """Streams of a PDF that unpack to more than fits in memory, found before PDFium is given the file.
 
-PDFium unpacks a page's content as a whole, and needs three times its size. A stream is unpacked here in pieces, and only
-counted. Pictures are left out: PDFium draws these line by line. So are encrypted files, whose streams say nothing.
+PDFium unpacks a page's content as a whole, and needs three times its size. A stream is unpacked here in pieces, and
+only counted. Pictures are left out: PDFium draws them line by line. So are encrypted files: their streams say nothing.
 """
 
 from __future__ import annotations

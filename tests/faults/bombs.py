@@ -207,8 +207,9 @@ def gif_large() -> bytes:
 
 
 def odd_pdfs() -> list[tuple[str, bytes]]:
-    """Small PDFs with what the thirty documents lack, for mutation."""
-    return [("nested.pdf", pdf_nested(3, 3)), ("picture.pdf", _image(64, 64, 1, 2))]
+    """Small PDFs with what the thirty documents lack, for mutation. (Nested forms are not among them: one damage
+    lets a form draw itself, and PDFium for ever. Fault `page-takes-years` is about these.)"""
+    return [("picture.pdf", _image(64, 64, 1, 2))]
 
 
 _Maker = Callable[[], bytes]
