@@ -91,3 +91,17 @@ def test_no_other_length_promises_more(rates: list[float], name: str) -> None:
         for k in range(len(rates) + 1)
     ]
     assert gains[chosen] >= max(gains) - 1e-6
+
+
+@pytest.mark.parametrize("name", ["m4pro-4bit", "a0.02"])
+def test_no_fixed_length_does_better_over_drafts_of_all_qualities(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured with a model's own costs by `ocrd bench lengths`; of single kinds a fixed length may win."""
+    pytest.importorskip("mlx.core", reason="mlx has no wheel for this machine")
+    from tests.bench import lengths
+
+    monkeypatch.setattr(lengths, "ERRORS", ("64", "24", "10", "5", "3", "none"))
+    costs = lengths.replayed(CURVES[name], 400, honest=False)
+    sums = {length: sum(row[length] for row in costs.values()) for length in next(iter(costs.values()))}
+    assert sums["schedule"] <= min(sums.values())

@@ -17,9 +17,11 @@ blas.preload()
 pytest.importorskip("mlx.core", reason="mlx has no wheel for this machine")
 
 from pipeline import bench_decode, ocr  # noqa: E402
+from pipeline.beside import Beside  # noqa: E402
 from pipeline.document import DocumentReader  # noqa: E402
 from pipeline.engines.vlm import VlmEngine, parse  # noqa: E402
 from pipeline.presets import Output  # noqa: E402
+from pipeline.proposers.lookup import NGramTable  # noqa: E402
 from pipeline.vision import VisionEncoder  # noqa: E402
 from storage.records import PageReading, StopReason  # noqa: E402
 from storage.settings import Settings, load  # noqa: E402
@@ -109,13 +111,16 @@ def test_a_real_loop_ends_early_and_the_same_with_and_without_drafts(engine: Vlm
     draw = ImageDraw.Draw(bars)
     for top in range(5, 102, 14):
         draw.rectangle((5, top, 247, top + 6), fill=0)
-    plain, drafted = (engine.reader().with_mode(mode, None).read(bars) for mode in ("none", "lookup"))
+    table = NGramTable()
+    plain = engine.reader().with_mode("none", None).read(bars)
+    drafted = engine.reader().with_mode("lookup", None).read(bars, beside=Beside(table))
     assert plain.stop_reason is StopReason.REPETITION
     assert plain.guard is not None
     assert (drafted.outcome.ids, drafted.guard, drafted.text) == (plain.outcome.ids, plain.guard, plain.text)
     assert drafted.outcome.passes < plain.outcome.passes
     assert len(plain.ids) < 20 < len(plain.outcome.ids) < 150
     assert plain.text == engine.reader().loaded.tokenizer.decode(plain.ids)
+    assert table.history == drafted.ids  # what the next page may be drafted from: not the loop
 
 
 def test_closing_the_stream_cancels_between_passes(
