@@ -3,9 +3,10 @@
 Ranking (bm25) reads a row per matching page. A word on very many pages tells little: then the newest pages that match
 are ranked, and older ones are found once another word or a filter narrows the search.
 
-A filter is applied in one of three ways, all of which find the same pages. Where it lets few pages through, those are
-looked up in the index one by one. Else each match is asked whether the filter lets it through, the newest first, until
-enough are found. Where that could mean asking very many in vain, the set of all pages that it lets through is made.
+A filter is applied in one of three ways, all of which find the same pages. Where it lets few files through, the set of
+their pages is made; else each match is asked whether the filter lets it through, the newest first, until enough are
+found. Where very many pages match, that could be in vain: then a few pages are looked up in the index one by one, and
+of more files, too, the set is made.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from storage.query import Query
 
 RANKED_PAGES = 5_000
-FEW_PAGES = 300  # so many are looked up one by one
-MANY_MATCHES = 20_000  # so many are asked one by one
-SOME_DOCUMENTS = 50_000  # of so many the set is made
+MANY_MATCHES = 20_000  # more are not asked one by one, where that can be helped
+FEW_PAGES = 300  # so many are looked up one by one: 0.2 ms each
+FEW_DOCUMENTS = 1_000  # of so many the set of pages costs next to nothing
+SOME_DOCUMENTS = 50_000  # of so many it costs less than asking very many matches
 
 FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
 Ranked = list[tuple[int, float]]  # (page id, score), best first
@@ -66,20 +68,17 @@ def _rank_in(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed,
 
 def _condition(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed) -> FileFilter:
     """What is added to the condition of a search in `table`."""
-    documents = _documents(conn, allowed.files, SOME_DOCUMENTS) if allowed.files is not None else None
-    if documents is not None and len(documents) <= FEW_PAGES:
-        pages = _pages(conn, documents, allowed.engine, FEW_PAGES)
-        if len(pages) <= FEW_PAGES:
+    many = _has_many(conn, table, match)
+    condition, values = "", list[object]()
+    if allowed.files is not None:
+        documents = _documents(conn, allowed.files, SOME_DOCUMENTS if many else FEW_DOCUMENTS)
+        if documents is None:
+            files, of_files = allowed.files
+            condition, values = _ASKED.format(table=table, files=files), [*of_files, *of_files]
+        elif many and len(pages := _pages(conn, documents, allowed.engine, FEW_PAGES)) <= FEW_PAGES:
             return f"AND {table}.rowid IN (SELECT value FROM json_each(?))", [json.dumps(pages)]
-    if documents is not None and _has_many(conn, table, match):
-        # The + keeps SQLite from looking up each page of the set.
-        condition = f"AND +{table}.rowid IN ({_PAGES_OF})"
-        values: list[object] = [json.dumps(documents)]
-    elif allowed.files is not None:
-        files, of_files = allowed.files
-        condition, values = _ASKED.format(table=table, files=files), [*of_files, *of_files]
-    else:
-        condition, values = "", []
+        else:  # the + keeps SQLite from looking up each page of the set
+            condition, values = f"AND +{table}.rowid IN ({_PAGES_OF})", [json.dumps(documents)]
     if allowed.engine is not None:
         condition += _READ_BY.format(table=table)
         values = [*values, allowed.engine]

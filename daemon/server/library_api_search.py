@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from daemon.server import shapes
-from daemon.server.database import LibraryOf, Reading
+from daemon.server.database import Library, Reading
 from daemon.server.failures import Refused
 from daemon.server.library_api_parameters import (
     PROBLEMS,
@@ -41,7 +41,6 @@ _threads = ThreadPoolExecutor(THREADS, "search")
 )
 async def search(
     request: Request,
-    library: LibraryOf,
     q: Words = "",
     folder: Folder = None,
     name: Name = None,
@@ -54,6 +53,8 @@ async def search(
     """The pages that match, best first; with `name` alone the files so named."""
     if _threads._work_queue.qsize() >= MOST_WAITING:
         raise Refused(429, "too many searches wait", code="busy", headers={"Retry-After": "1"})
+
+    library: Library = request.app.state.library  # a dependency would take a thread of its own
 
     def work() -> str:
         with library.reading() as conn:

@@ -455,13 +455,20 @@ def test_a_filter_finds_the_same_in_each_of_its_ways(
         library.add(f"common word {n}", f"common {n}", path=f"/{'abc'[n % 3]}/{n}.pdf", at=NOW + n)
     library.conn.execute("UPDATE pages SET engine = 'vlm' WHERE document_id % 4 = 0")
     ways = []
-    for few, many, some in ((1000, 1000, 1000), (0, 1000, 1000), (0, 0, 1000), (0, 0, 0)):
-        monkeypatch.setattr(ranking, "FEW_PAGES", few)
+    for many, pages, few, some in (
+        (999, 0, 999, 0),
+        (999, 0, 0, 0),
+        (0, 999, 0, 999),
+        (0, 0, 0, 999),
+        (0, 0, 0, 0),
+    ):
         monkeypatch.setattr(ranking, "MANY_MATCHES", many)
+        monkeypatch.setattr(ranking, "FEW_PAGES", pages)
+        monkeypatch.setattr(ranking, "FEW_DOCUMENTS", few)
         monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
         hits = search(library.conn, "common", limit=200, **filters)  # type: ignore[arg-type]
         ways.append([hit.page_id for hit in hits])
-    assert ways[0] and ways == [ways[0]] * 4
+    assert ways[0] and ways == [ways[0]] * 5
     everything = search(library.conn, "common", limit=200)
     assert len(ways[0]) < len(everything) == 120
 
