@@ -15,7 +15,7 @@ from daemon.asks.frames import Ask, encode
 log = logging.getLogger(__name__)
 
 MOST = 32
-SEND_S = 30.0  # a server that takes nothing for so long waits no more
+SEND_S = 10.0  # a server takes all that comes at once: after so long it hangs
 USUAL_PAGE_S = 5.0  # until one was read
 LONGEST_RETRY_S = 120
 

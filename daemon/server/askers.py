@@ -119,7 +119,11 @@ class Call:
 
 
 class Answer:
-    """What a worker says to an ask, frame by frame; to be closed."""
+    """What a worker says to an ask, frame by frame; to be closed.
+
+    Frames are taken in as they come, however slowly the client takes them: no worker waits for a client. There are as
+    many as the pages asked for have text.
+    """
 
     def __init__(self, askers: Askers, ask: Ask, call: Call) -> None:
         self._askers = askers
@@ -127,26 +131,38 @@ class Answer:
         self._call = call
         self._begun = False
         self._tries = 1
-        self._next: asyncio.Task[Frame] | None = None
+        self._came: asyncio.Queue[Frame | Exception] = asyncio.Queue()
+        self._first: Frame | Exception | None = None  # peeked at
+        self._taking = asyncio.ensure_future(self._take())
 
     async def next(self, timeout_s: float | None = None) -> Frame | None:
         """The next frame, of kind `page`, `delta`, `read` or `end`; None if there was none in time.
 
         Raises: `Refused` for what failed, and where the worker is lost.
         """
-        self._next = self._next or asyncio.ensure_future(self._frame())
-        done, _ = await asyncio.wait({self._next}, timeout=timeout_s)
-        if not done:
-            return None
-        task, self._next = self._next, None
-        return task.result()
+        await self.peek(timeout_s)
+        frame, self._first = self._first, None
+        return frame if isinstance(frame, dict) else None
 
-    async def peek(self, timeout_s: float) -> None:
+    async def peek(self, timeout_s: float | None) -> None:
         """Wait for the next frame, without taking it. Raises: as `next`."""
-        self._next = self._next or asyncio.ensure_future(self._frame())
-        done, _ = await asyncio.wait({self._next}, timeout=timeout_s)
-        if done and self._next.exception() is not None:
-            self._next.result()
+        if self._first is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    self._first = await self._came.get()
+        if isinstance(self._first, Exception):
+            raise self._first
+
+    async def _take(self) -> None:
+        """Take frames in up to the last one, or to what broke it off."""
+        try:
+            while True:
+                frame = await self._frame()
+                self._came.put_nowait(frame)
+                if frame["kind"] == "end":
+                    return
+        except Exception as error:
+            self._came.put_nowait(error)
 
     async def _frame(self) -> Frame:
         while True:
@@ -181,6 +197,5 @@ class Answer:
 
     def close(self) -> None:
         """Nobody waits any more."""
-        if self._next is not None:
-            self._next.cancel()
+        self._taking.cancel()
         self._call.close()

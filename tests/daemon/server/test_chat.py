@@ -183,6 +183,16 @@ def leaves_nothing(working: Working) -> None:
     wait_for(lambda: not [p for p in folder.iterdir() if p.suffix == ".tmp"])
 
 
+def test_a_client_that_takes_nothing_holds_up_no_worker(tmp_path: Path) -> None:
+    engine = Writing(["w" * 500_000] * 40)  # more than lies in the buffers of a connection
+    with written_by(tmp_path, engine) as (running, working):
+        body = json.dumps({"messages": messages(data_url(png_of(1))), "stream": True}).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", running.port)) as caller:
+            caller.sendall(head % len(body) + body)
+            wait_for(lambda: engine.written == 40 and working.desk._in_hand is None, 20)
+
+
 def test_a_client_that_does_not_stream_may_go_away_too(tmp_path: Path) -> None:
     passes = threading.Semaphore(0)
     engine = Writing(["word"] * 1000, passes)

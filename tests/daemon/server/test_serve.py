@@ -18,6 +18,7 @@ import httpx
 import openai
 import pytest
 
+from daemon.commands import serving as serve_command
 from daemon.server import serve
 from daemon.server.serve import HttpServer, Listening
 from storage.database import open_readonly
@@ -41,6 +42,25 @@ def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
 def test_a_host_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nowhere"):
         HttpServer(settings_in(tmp_path), Listening(host="nowhere.invalid", port=0, token="t" * 20))
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted", "needed"), [("localhost", False, False), ("::1", True, True), ("0.0.0.0", False, True)]
+)
+def test_the_command_makes_a_token_where_one_is_needed(
+    tmp_path: Path, host: str, wanted: bool, needed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [serve_command._token(settings_in(tmp_path), host, wanted=wanted, file=None) for _ in range(2)]
+    assert found[0] == found[1]
+    assert (found[0] is not None) is needed
+    assert capsys.readouterr().out.count(str(found[0])) == needed  # shown once, not twice
+
+
+def test_the_command_takes_a_token_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("a" * 20 + "\n")
+    path.chmod(0o600)
+    assert serve_command._token(settings_in(tmp_path), "localhost", wanted=False, file=path) == "a" * 20
 
 
 @pytest.fixture(scope="module")
