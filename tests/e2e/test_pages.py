@@ -87,6 +87,20 @@ def test_a_file_copied_into_the_folder_appears_by_itself(visit: Visit, read: Wat
     page.get_by_text("A note about lighthouses").first.wait_for()
 
 
+def test_the_status_follows_what_is_read(visit: Visit, read: Watching) -> None:
+    page = visit.go("/status")
+    page.locator(".figures:not([aria-busy])").wait_for()
+    before = page.locator("[data-figure=pages]").inner_text()
+    for number in range(2, 6):
+        drop(page, f"box {number}.pdf", letter() + b"\n" * number)
+    page.locator("[data-reading] .row", has_text="box").first.wait_for()
+    page.locator("[data-state]", has_text="Reading").wait_for()
+    page.locator("[data-state]", has_text="Up to date").wait_for()
+    assert page.locator("[data-reading] .row").count() == 0
+    assert page.locator("[data-figure=pages]").inner_text() != before
+    assert page.locator("[data-chart=pages] .bar-shape").count() >= 1
+
+
 # --- search and reader -------------------------------------------------------------------------------------
 
 
@@ -360,6 +374,62 @@ def test_filters_are_in_the_address_and_work(visit: Visit, read: Watching) -> No
     page.locator(".hit").first.wait_for()
     page.go_back()
     page.locator(".blank", has_text="No page has").wait_for()
+
+
+def test_a_date_narrows_the_search(visit: Visit, read: Watching) -> None:
+    page = visit.go("/?q=the&since=1")
+    page.locator(".hit").first.wait_for()
+    page.locator("#since").select_option("dates")
+    page.locator("#until").fill("2001-01-31")
+    page.locator(".blank", has_text="No page has").wait_for()
+    assert "until=2001-01-31" in page.url
+    page.reload()
+    page.locator(".blank", has_text="No page has").wait_for()
+    assert page.locator("#until").input_value() == "2001-01-31"
+    page.locator("#until").fill("2099-01-31")
+    page.locator(".hit").first.wait_for()
+
+
+def test_results_come_page_by_page(visit: Visit, read: Watching) -> None:
+    def ask_for_one(route: Any) -> None:
+        route.continue_(url=route.request.url.replace("limit=20", "limit=1").replace("offset=20", "offset=1"))
+
+    visit.page.route("**/api/search*", ask_for_one)
+    page = visit.go("/?q=the")
+    title = page.locator(".hit-title")
+    first = title.first.get_attribute("href")
+    page.get_by_role("link", name="Next").click()
+    page.wait_for_url(re.compile("page=2"))
+    page.wait_for_function(
+        "(old) => document.querySelector('.hit-title')?.getAttribute('href') !== old", arg=first
+    )
+    page.go_back()
+    page.wait_for_function(
+        "(old) => document.querySelector('.hit-title')?.getAttribute('href') === old", arg=first
+    )
+
+
+def test_documents_come_page_by_page_sorted_and_filtered(visit: Visit, read: Watching) -> None:
+    visit.page.route(
+        "**/api/documents?*",
+        lambda route: route.continue_(url=route.request.url.replace("limit=50", "limit=2")),
+    )
+    page = visit.go("/library?sort=name-asc")
+    names = page.locator(".document-name a")
+    names.nth(1).wait_for()
+    assert names.count() == 2
+    page.get_by_role("button", name="Show more").click()
+    names.nth(3).wait_for()
+    shown = [name.lower() for name in names.all_inner_texts()]
+    assert shown == sorted(shown)
+    page.locator(".states button", has_text="Failed").click()
+    page.wait_for_url(re.compile("state=failed"))
+    page.locator(".document[data-state=failed]").first.wait_for()
+    page.wait_for_function("document.querySelectorAll('.document:not([data-state=failed])').length === 0")
+    page.go_back()
+    names.nth(1).wait_for()
+    page.locator("#name").fill("no such name")
+    page.locator(".blank", has_text="No document fits").wait_for()
 
 
 def test_the_theme_follows_the_system_until_it_is_chosen(visit: Visit, read: Watching) -> None:

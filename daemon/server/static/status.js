@@ -21,6 +21,7 @@ let hours = [];
 
 // --- what happens now ---
 
+const STAGES = { intake: "Opening", prepare: "Drawing the page", read: "Reading", save: "Saving", publish: "Writing Markdown and JSON" };
 const TITLES = { running: "Reading", idle: "All read", paused: "Paused", stopped: "Not running" };
 
 function show(status) {
@@ -66,8 +67,8 @@ function showReading({ reading, state }) {
       {},
       one.document_id ? el("a.row-name", { href: `/documents/${one.document_id}${one.page ? `?page=${one.page}` : ""}`, title: one.path }, one.name) : el("span.row-name", {}, one.name),
       el("span.row-end.number", {}, one.pages ? `page ${count(one.page ?? 1)} of ${count(one.pages)}` : ""),
-      el("span.row-said", {}, one.stage ?? "opening"),
-      bar(one.pages ? one.pages_done / one.pages : 0),
+      el("span.row-said", {}, STAGES[one.stage] ?? one.stage ?? "Opening"),
+      one.pages > 1 && bar(one.pages_done / one.pages),
     ),
   );
   at("reading").replaceChildren(...(rows.length ? rows : [el("p.none", {}, state === "paused" ? "Nothing while it is paused." : "Nothing at the moment.")]));
