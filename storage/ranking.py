@@ -1,12 +1,12 @@
 """Which pages match a query best, among those that a filter lets through; quick however many there are.
 
-Ranking (bm25) reads a row per matching page. A word on very many pages tells little: then the newest pages that match
-are ranked, and older ones are found once another word or a filter narrows the search.
+Ranking (bm25) reads a row per page that matches, and counts for each term the pages that have it. So it goes by the
+terms that tell something: words on very many pages (`COMMON_PAGES`) must be there, but do not rank, as bm25 itself
+hardly lets them; of pages that have only such words the newest come first. And where very many pages match, the newest
+of them are ranked; older ones are found once another word or a filter narrows the search.
 
-A filter is applied in one of three ways, all of which find the same pages. Where it lets few files through, the set of
-their pages is made; else each match is asked whether the filter lets it through, the newest first, until enough are
-found. Where very many pages match, that could be in vain: then a few pages are looked up in the index one by one, and
-of more files, too, the set is made.
+A filter is applied in one of two ways that find the same pages. Where it lets few files through, the set of their pages
+is made; else each match is asked whether the filter lets it through, the newest first, until enough are found.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from storage.query import Query
+from storage.query import Query, Term
 
 RANKED_PAGES = 5_000
-MANY_MATCHES = 20_000  # more are not asked one by one, where that can be helped
-FEW_PAGES = 300  # so many are looked up one by one: 0.2 ms each
+COMMON_PAGES = 50_000  # counting so many takes 2 ms
+MANY_MATCHES = 20_000  # more are not asked one by one, where that can be helped: 4 µs each
 FEW_DOCUMENTS = 1_000  # of so many the set of pages costs next to nothing
 SOME_DOCUMENTS = 50_000  # of so many it costs less than asking very many matches
 
@@ -42,42 +42,65 @@ def rank(conn: sqlite3.Connection, query: Query, allowed: Allowed, ranks: int) -
     """The `ranks` best pages (or fewer), best first; of two alike the newer."""
     words = query.words_match
     if words is None:
-        return _rank_in(conn, "page_grams_fts", query.grams_match, allowed, ranks)
-    best = _rank_in(conn, "pages_fts", words, allowed, ranks)
-    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, allowed, ranks)
+        return _rank_in(conn, "page_grams_fts", query.grams_match, query.grams_match, allowed, ranks)
+    best = _rank_in(conn, "pages_fts", words, _telling(conn, query), allowed, ranks)
+    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, query.respelt_match, allowed, ranks)
     if not respelt:
         return best
     scores = dict(respelt) | dict(best)
     return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))[:ranks]
 
 
-def _rank_in(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed, ranks: int) -> Ranked:
+def _telling(conn: sqlite3.Connection, query: Query) -> str:
+    """The expression of the terms that are not on very many pages; "" where all of them are."""
+    newest = conn.execute("SELECT max(id) FROM pages").fetchone()[0] or 0
+    if newest <= COMMON_PAGES:
+        return query.grams_match
+    telling = [term for term in query.terms if not _is_common(conn, term)]
+    return " AND ".join(term.expression for term in telling)
+
+
+def _is_common(conn: sqlite3.Connection, term: Term) -> bool:
+    """Whether a word is on very many pages. Of a phrase or a prefix that is not asked: it would take too long."""
+    if term.prefix or len(term.pieces) > 1:
+        return False
+    return _has_more(conn, "pages_fts", term.expression, COMMON_PAGES)
+
+
+def _rank_in(
+    conn: sqlite3.Connection, table: str, match: str, telling: str, allowed: Allowed, ranks: int
+) -> Ranked:
+    """The best of the pages that `match`, ranked by the terms of `telling`."""
     condition, values = _condition(conn, table, match, allowed) if allowed else ("", [])
+    if not telling:
+        newest = f"SELECT rowid FROM {table} WHERE {table} MATCH ? {condition} ORDER BY rowid DESC LIMIT ?"
+        return [(row[0], 0.0) for row in conn.execute(newest, [match, *values, ranks])]
+    if telling != match:
+        condition += f" AND +{table}.rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?)"
+        values = [*values, match]
     rows = conn.execute(
         f"""SELECT id, score FROM (
               SELECT rowid AS id, bm25({table}) AS score FROM {table} WHERE {table} MATCH ? {condition}
               ORDER BY rowid DESC LIMIT {max(RANKED_PAGES, ranks)})
             ORDER BY score, id DESC LIMIT ?""",
-        [match, *values, ranks],
+        [telling, *values, ranks],
     )
     return [(row[0], -row[1]) for row in rows]
 
 
-# --- the three ways ----------------------------------------------------------------------------------------
+# --- filters -----------------------------------------------------------------------------------------------
 
 
 def _condition(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed) -> FileFilter:
     """What is added to the condition of a search in `table`."""
-    many = _has_many(conn, table, match)
     condition, values = "", list[object]()
     if allowed.files is not None:
+        many = _has_more(conn, table, match, MANY_MATCHES)
         documents = _documents(conn, allowed.files, SOME_DOCUMENTS if many else FEW_DOCUMENTS)
         if documents is None:
             files, of_files = allowed.files
             condition, values = _ASKED.format(table=table, files=files), [*of_files, *of_files]
-        elif many and len(pages := _pages(conn, documents, allowed.engine, FEW_PAGES)) <= FEW_PAGES:
-            return f"AND {table}.rowid IN (SELECT value FROM json_each(?))", [json.dumps(pages)]
-        else:  # the + keeps SQLite from looking up each page of the set
+        else:  # the + keeps SQLite from running the query once per page of the set
             condition, values = f"AND +{table}.rowid IN ({_PAGES_OF})", [json.dumps(documents)]
     if allowed.engine is not None:
         condition += _READ_BY.format(table=table)
@@ -105,17 +128,7 @@ def _documents(conn: sqlite3.Connection, files: FileFilter, most: int) -> list[i
     return None if len(rows) > most else [row[0] for row in rows]
 
 
-def _pages(conn: sqlite3.Connection, documents: list[int], engine: str | None, most: int) -> list[int]:
-    """Pages of those documents, at most one more than `most`."""
-    wanted = "" if engine is None else "AND coalesce(engine, source) = ?"
-    rows = conn.execute(
-        f"{_PAGES_OF} {wanted} LIMIT ?",
-        [json.dumps(documents), *([] if engine is None else [engine]), most + 1],
-    )
-    return [row[0] for row in rows]
-
-
-def _has_many(conn: sqlite3.Connection, table: str, match: str) -> bool:
-    """Whether more pages match than should be asked one by one."""
+def _has_more(conn: sqlite3.Connection, table: str, match: str, pages: int) -> bool:
+    """Whether more than so many pages match."""
     counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
-    return bool(conn.execute(counted, (match, MANY_MATCHES + 1)).fetchone()[0] > MANY_MATCHES)
+    return bool(conn.execute(counted, (match, pages + 1)).fetchone()[0] > pages)

@@ -455,22 +455,27 @@ def test_a_filter_finds_the_same_in_each_of_its_ways(
         library.add(f"common word {n}", f"common {n}", path=f"/{'abc'[n % 3]}/{n}.pdf", at=NOW + n)
     library.conn.execute("UPDATE pages SET engine = 'vlm' WHERE document_id % 4 = 0")
     ways = []
-    for many, pages, few, some in (
-        (999, 0, 999, 0),
-        (999, 0, 0, 0),
-        (0, 999, 0, 999),
-        (0, 0, 0, 999),
-        (0, 0, 0, 0),
-    ):
+    for many, few, some in ((999, 999, 0), (999, 0, 0), (0, 0, 999), (0, 0, 0)):
         monkeypatch.setattr(ranking, "MANY_MATCHES", many)
-        monkeypatch.setattr(ranking, "FEW_PAGES", pages)
         monkeypatch.setattr(ranking, "FEW_DOCUMENTS", few)
         monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
         hits = search(library.conn, "common", limit=200, **filters)  # type: ignore[arg-type]
         ways.append([hit.page_id for hit in hits])
-    assert ways[0] and ways == [ways[0]] * 5
+    assert ways[0] and ways == [ways[0]] * 4
     everything = search(library.conn, "common", limit=200)
     assert len(ways[0]) < len(everything) == 120
+
+
+def test_words_on_very_many_pages_do_not_rank(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "COMMON_PAGES", 5)
+    for n in range(8):
+        library.add(f"common {'common ' * (n == 2)}{'rare ' * (n in (3, 4))}{'rare ' * (n == 3)}word {n}")
+    ids = [hit.document_id for hit in search(library.conn, "common word")]
+    assert ids == [8, 7, 6, 5, 4, 3, 2, 1]  # the newest first
+    assert [hit.document_id for hit in search(library.conn, "common rare")] == [4, 5]
+    assert [hit.document_id for hit in search(library.conn, "common rare missing")] == []
+    assert [hit.document_id for hit in search(library.conn, "common rare", path="/library/5.pdf")] == [5]
+    assert len(search(library.conn, '"common word"')) + len(search(library.conn, "comm*")) > 8
 
 
 def test_common_words_rank_the_newest_pages(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
