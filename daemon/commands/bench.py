@@ -18,7 +18,7 @@ MEASURES = {
     "pages": ("Measure accuracy and speed of the engines on pages with known text.", "--engine classic"),
     "digital": ("Measure pages whose text layer is good.", "samples/paper.pdf"),
     "draft": ("Replay stored model outputs through the proposers.", "pages.json --tokenizer qwen2"),
-    "rendered": ("Compare proposers on drawn pages with right, spoiled and wrong drafts.", "--pages 30"),
+    "rendered": ("Compare proposers on drawn pages with good and bad drafts.", "--pages 30"),
     "lengths": ("Measure the schedule of draft lengths against fixed ones.", "--width 512 --layers 12"),
     "stages": ("Measure `ocrd batch` under each proposer, stage by stage.", "samples/letter-scan.pdf"),
     "index": ("Measure search and status in a large library.", "/tmp/large-home"),
