@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,51 @@ def test_spliced_features_are_read_as_mlxs_own(tmp_path: Path, package: Package)
     assert len(predict.seen) == 1
     assert (reading.outcome.ids, reading.hit) == (truth.outcome.ids, False)
     assert reader.with_mode("none", 4).encoder.coreml is reader.encoder.coreml
+
+
+class FakeCoreML:
+    """The part of coremltools that only a Mac has: what it is asked, and a compiled model that doubles its input."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.compiled, self.opened, self.fails = list[str](), list[tuple[str, str]](), fails
+        self.ComputeUnit = SimpleNamespace(
+            ALL="ALL", CPU_AND_GPU="GPU", CPU_AND_NE="NE", CPU_ONLY="CPU"
+        )  # its own spelling
+        self.models = SimpleNamespace(
+            CompiledMLModel=self.open, utils=SimpleNamespace(compile_model=self.compile)
+        )
+
+    def compile(self, package: str, destination: str) -> None:
+        self.compiled.append(package)
+        Path(destination).mkdir()
+        if self.fails:
+            raise RuntimeError("Error compiling model.\nmore")
+
+    def open(self, path: str, units: str) -> Any:
+        self.opened.append((path, units))
+        return SimpleNamespace(predict=lambda data: {"features": data["patches"] * 2})
+
+
+def test_a_package_is_compiled_once_and_opened_on_the_units_it_is_labelled_with(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCoreML()
+    monkeypatch.setattr(vision_coreml.sys, "platform", "darwin")
+    monkeypatch.setattr(vision_coreml.extra, "coremltools", lambda: fake)
+    labelled = replace(package, compute_units=ComputeUnits.CPU_AND_NE)
+    predict = vision_coreml.load(labelled, tmp_path / "coreml", "e" * 64)
+    vision_coreml.load(labelled, tmp_path / "coreml", "e" * 64, ComputeUnits.CPU_ONLY)
+    assert predict(np.ones((1, 1), np.float32)) == 2
+    assert fake.compiled == [str(package.path)]
+    (place,) = (tmp_path / "coreml").iterdir()
+    assert fake.opened == [(str(place), "NE"), (str(place), "CPU")]
+
+
+def test_a_package_that_does_not_compile_is_an_error_and_leaves_nothing(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vision_coreml.sys, "platform", "darwin")
+    monkeypatch.setattr(vision_coreml.extra, "coremltools", lambda: FakeCoreML(fails=True))
+    with pytest.raises(ModelError, match=r"does not load the package \(Error compiling model"):
+        vision_coreml.load(package, tmp_path, "e" * 64)
+    assert list(tmp_path.iterdir()) == []
