@@ -7,6 +7,7 @@ in it: the Content-Security-Policy allows none.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,7 @@ _SHORTCUTS = {
         (("Esc",), "Let go of the block; back to the search"),
     ),
 }  # fmt: skip
+_WORD = re.compile(r"[a-z]+([\s,;:]|$)")
 _HEADINGS = {
     400: "That cannot be answered",
     403: "Not from there",
@@ -61,11 +63,12 @@ _HEADINGS = {
 
 
 def sentence(text: str) -> str:
-    """The text with a capital and a full stop."""
+    """The text with a capital (unless it begins with a name) and a full stop."""
     text = text.strip()
     if not text:
         return ""
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+    begun = text[0].upper() + text[1:] if _WORD.match(text) else text
+    return begun + ("" if text[-1] in ".!?…" else ".")
 
 
 def with_code(text: str) -> Markup:

@@ -54,11 +54,12 @@ export function bones(count) {
   return el("div.bones", { "aria-hidden": "true" }, Array.from({ length: count }, one));
 }
 
-/** The text with a capital and a full stop. */
+/** The text with a capital (unless it begins with a name) and a full stop. */
 export function sentence(text) {
   const trimmed = String(text ?? "").trim();
   if (!trimmed) return "";
-  return trimmed[0].toUpperCase() + trimmed.slice(1) + (/[.!?…]$/.test(trimmed) ? "" : ".");
+  const begun = /^[a-z]+([\s,;:]|$)/.test(trimmed) ? trimmed[0].toUpperCase() + trimmed.slice(1) : trimmed;
+  return begun + (/[.!?…]$/.test(trimmed) ? "" : ".");
 }
 
 /** `run` once nothing has called for `delay_ms`. */

@@ -334,7 +334,14 @@ def test_without_a_database_the_frames_come_all_the_same(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("", ""), ("a b", "A b."), ("Done.", "Done."), ("  x… ", "X…"), ("why?", "Why?")]
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("a b", "A b."),
+        ("Done.", "Done."),
+        ("why so?", "Why so?"),
+        ("a.pdf is gone", "a.pdf is gone."),
+    ],
 )
 def test_sentences(text: str, shown: str) -> None:
     assert pages.sentence(text) == shown
