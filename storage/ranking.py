@@ -61,10 +61,11 @@ def _telling(conn: sqlite3.Connection, query: Query) -> str:
 
 
 def _is_common(conn: sqlite3.Connection, term: Term) -> bool:
-    """Whether a word is on very many pages. Of a phrase or a prefix that is not asked: it would take too long."""
-    if term.prefix or len(term.pieces) > 1:
+    """Whether all words of a term are on very many pages. Of a prefix that is not asked: it would take too long."""
+    if term.prefix:
         return False
-    return _has_more(conn, "pages_fts", term.expression, COMMON_PAGES)
+    words = (Term((piece,), prefix=False).expression for piece in term.pieces)
+    return all(_has_more(conn, "pages_fts", word, COMMON_PAGES) for word in words)
 
 
 def _rank_in(
