@@ -77,6 +77,14 @@ def test_where_files_may_be_dropped_is_shown_while_they_are_dragged(visit: Visit
     over.wait_for(state="hidden")
 
 
+def test_a_file_is_opened_before_it_is_read_and_its_text_comes(visit: Visit, read: Watching) -> None:
+    page = visit.go("/library")
+    row(page, "paper.pdf").wait_for()
+    drop(page, "early.pdf", letter() + b"\n" * 99)
+    row(page, "early.pdf").locator("a").click()
+    prose(page, "Thank you for your letter").wait_for()
+
+
 def test_a_file_copied_into_the_folder_appears_by_itself(visit: Visit, read: Watching) -> None:
     page = visit.go("/library")
     row(page, "paper.pdf").wait_for()
@@ -368,6 +376,13 @@ def test_filters_are_in_the_address_and_work(visit: Visit, read: Watching) -> No
     page.locator("#engine").select_option("text-layer")
     page.locator(".hit", has_text="paper.pdf").first.wait_for()
     assert "engine=text-layer" in page.url
+    page.locator(".hit-title").first.click()
+    page.locator(".sheet:not(.is-loading) img").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".hit").first.wait_for()
+    assert page.locator("#engine").input_value() == "text-layer"
+    page.locator("#folder").focus()
+    page.locator(f"#folders option[value='{read.folder}']").wait_for(state="attached")
     page.locator("#folder").fill(str(read.folder / "Letters"))
     page.locator(".blank", has_text="No page has").wait_for()
     page.get_by_role("button", name="Search without filters").click()

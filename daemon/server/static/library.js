@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { blank, bones, debounced, el, icon, sentence, trouble } from "./dom.js";
 import { STATES, ago, count, plural, size, when } from "./format.js";
+import { suggestFolders } from "./folders.js";
 import { alongList, bind } from "./keys.js";
 import { note } from "./notes.js";
 import { remedyButton, withCode } from "./remedy.js";
@@ -262,9 +263,6 @@ bind("Escape", (event) => {
   document.activeElement?.blur();
 });
 
+suggestFolders(fields.folder);
 readAddress();
 load();
-get("/api/facets").then(
-  ({ roots }) => document.querySelector("#folders").replaceChildren(...roots.map((root) => el("option", { value: root }))),
-  () => {},
-);

@@ -185,6 +185,11 @@ onStatus((kind, value) => {
   if (value.more || value.documents.some((one) => String(one.id) === documentId)) look().catch(() => {});
 });
 
+// --- the way back ---
+
+// To the search as it was, with its filters and page.
+if (document.referrer.startsWith(`${location.origin}/?`)) reader.querySelector(".reader-back").href = document.referrer;
+
 // --- the keyboard ---
 
 function step(by) {

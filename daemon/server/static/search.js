@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { blank, bones, debounced, el, trouble } from "./dom.js";
+import { suggestFolders } from "./folders.js";
 import { plural, reader } from "./format.js";
 import { alongList, bind } from "./keys.js";
 import { onStatus } from "./shell.js";
@@ -237,12 +238,12 @@ onStatus((kind, value) => {
 });
 
 async function fillFilters() {
-  const { engines, roots } = await get("/api/facets");
+  const { engines } = await get("/api/facets");
   for (const engine of engines) choose(fields.engine, engine);
   choose(fields.engine, new URLSearchParams(location.search).get("engine") ?? "");
-  document.querySelector("#folders").replaceChildren(...roots.map((root) => el("option", { value: root })));
 }
 
+suggestFolders(fields.folder);
 readAddress();
 search();
 fillFilters().catch(() => {}); // the search works without
