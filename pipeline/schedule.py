@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
+from math import inf
 from typing import Protocol
 
 from pipeline.proposers.base import NOTHING, Draft
@@ -120,18 +122,23 @@ _UNKNOWN_FIRST, _UNKNOWN_LATER = (
     0.8,
 )  # acceptance of drafts that come without chances, before any was seen
 _UNKNOWN_WEIGHT = 6.0
+# What later passes gain where a draft holds counts for half: one that fails is mostly found again, and gains as well.
+_HELD = 0.5
+_AHEAD = 12  # ids of a draft after which a later pass over the rest of it is counted; all would take 3 times as long
 
 
 class CostSchedule:
-    """As many tokens as maximise expected accepted tokens minus λ · cost; none where nothing is worth it.
+    """As many tokens as maximise expected accepted tokens minus λ · cost, later passes over the same draft included.
 
     λ is the rate of tokens per cost that decoding has had of late: a pass is worth its cost only where it does better.
-    A plateau in the curve (a whole tile for the price of part of it) is used to its end, or not at all.
+    A plateau in the curve (a whole tile for the price of part of it) is used to its end, or not at all. Where the next
+    token is doubtful and many sure ones follow, a cheap pass settles it first: the rest of the draft does not go away.
     """
 
     def __init__(self, curve: CostCurve, most: int = MOST) -> None:
         self.curve = curve
         self.most = most
+        self._costs = [curve(rows) for rows in range(1, most + 2)]
         self._tokens, self._cost = 2.0 * _BEGIN, _BEGIN
         # Hits and tries of drafts that came without chances: of the first id, and of later ones.
         self._seen = [[_UNKNOWN_WEIGHT * rate, _UNKNOWN_WEIGHT] for rate in (_UNKNOWN_FIRST, _UNKNOWN_LATER)]
@@ -146,27 +153,39 @@ class CostSchedule:
         return max(1.0, self._tokens / self._cost)
 
     def choose(self, draft: Draft) -> Draft:
-        """The guess and length of the largest expected gain over a pass without a draft."""
-        best, best_gain = NOTHING, 1e-9
+        """The guess and length of the largest expected gain."""
+        best, best_gain = NOTHING, -inf
         for guess in (draft, *draft.rivals):
             length, gain = self._gain(guess)
             if gain > best_gain:
-                best_gain, best = (
-                    gain,
-                    replace(guess, ids=guess.ids[:length], survival=guess.survival[:length], rivals=()),
-                )
-        return best
+                ids, survival = guess.ids[:length], guess.survival[:length]
+                best_gain, best = gain, replace(guess, ids=ids, survival=survival, rivals=())
+        return best if best.ids else NOTHING
 
     def _gain(self, guess: Draft) -> tuple[int, float]:
-        rate, curve = self.rate, self.curve
-        base = rate * curve(1)
-        expected, best, length = 0.0, 0.0, 0
-        for at, chance in enumerate(guess.survival or self._unknown(len(guess.ids))):
-            expected += chance
-            gain = expected - rate * curve(at + 2) + base
-            if gain > best:
-                best, length = gain, at + 1
-        return length, best
+        """How much of the guess to verify now, and what it gains over decoding at the rate λ until it fails or ends.
+
+        With S(i) the chance that i ids hold, P(i) = S(1) + … + S(i), and U(i) what is gained from there on, times S(i):
+        U(i) = max over k of S(i) + P(i + k) - P(i) - λ c(k + 1) S(i) + U(i + k + 1) / 2, as the model's own id after k
+        accepted ones may be the draft's next. Where a draft fails or ends, decoding goes on at the rate λ: a gain of 0,
+        which is also the least that one is worth of which so much held, and taken for U beyond `_AHEAD`. On stored
+        pages this is worth 1 to 2 %, the half included: counted in full, layout JSON and tables lose 5 to 9 %.
+        """
+        survival = [1.0, *(guess.survival or self._unknown(len(guess.ids)))]
+        last, rate = len(survival) - 1, self.rate
+        costs = [rate * cost for cost in self._costs[: last + 1]]
+        sums = list(accumulate(survival))
+        ahead = sums.copy()  # 1 + P(i) + U(i + 1), where that is looked at
+        gain, length = 0.0, 0
+        for at in range(min(last, _AHEAD), -1, -1):
+            here = survival[at]
+            ahead[at] += _HELD * max(gain, 0.0)
+            gains = [so_far - here * cost for so_far, cost in zip(ahead[at:], costs, strict=False)]
+            most = max(gains)
+            gain = here - sums[at] + most
+            if not at:
+                length = gains.index(most)
+        return length, gain
 
     def _unknown(self, count: int) -> list[float]:
         first, later = (hits / tries for hits, tries in self._seen)
