@@ -20,6 +20,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
+import daemon.mcp
 from daemon.cli import app
 from daemon.mcp import answers as told
 from daemon.mcp.shapes import UNTRUSTED
@@ -267,6 +268,7 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, 
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mcp", "mcp_types")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "daemon.mcp.server", raising=False)
+    monkeypatch.delattr(daemon.mcp, "server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = CliRunner().invoke(app, ["mcp", "--home", str(tmp_path)])
     assert done.exit_code == ExitCode.ENGINE
