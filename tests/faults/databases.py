@@ -160,8 +160,9 @@ def other_versions(ground: Ground) -> None:
         require("newer ocrd" in house.said(), house.said()[-500:])
         require(house.database.read_bytes() == before, "a newer database was changed")
     ground.drop(house)
-    for number in ground.times(len(STEPS), 2):
-        step = STEPS[-1 - number] if number else ""
+    older = [*reversed(STEPS[1:]), ""]  # the last but one version first; "": no database yet
+    for number in ground.times(len(older), 1):
+        step = older[number]
         house = ground.house(fresh=True)
         with house:
             if step:
