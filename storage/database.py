@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,13 +188,27 @@ def _migrate(conn: sqlite3.Connection, path: Path) -> None:
             return
         if len(pending) < len(STEPS):
             _keep_copy(conn, path.with_name(f"ocrd-before-{pending[0]}.db"))
-        from sqlite_utils import Database
+        with _without_pandas():
+            from sqlite_utils import Database
 
         from storage.migrations import migrations
 
         migrations.apply(Database(conn, execute_plugins=False))
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Hide pandas from sqlite-utils, which imports it where it finds it: 72 MB that a new daemon would keep."""
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # how Python marks a module as not to be found
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
 
 
 def _keep_copy(conn: sqlite3.Connection, copy: Path) -> None:

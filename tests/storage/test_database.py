@@ -59,6 +59,17 @@ def test_opening_again_imports_nothing_heavy(database_path: Path) -> None:
     assert run.stdout.strip() == "[]"
 
 
+def test_making_a_database_leaves_pandas_out_and_for_others_to_import(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from storage.database import open_database;"
+        "open_database(Path(sys.argv[1]));"
+        "print([name for name in ('sqlite_utils', 'pandas') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", script, tmp_path / "ocrd.db"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "['sqlite_utils']"
+
+
 def test_opened_at_once_by_several_it_is_migrated_once(tmp_path: Path) -> None:
     def count(_: int) -> int:
         conn = open_database(tmp_path / "ocrd.db")
