@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import EngineError
+from pipeline.proposers.neural import NEURAL
+from storage.errors import EngineError, SettingsError
 
 if TYPE_CHECKING:
     from pipeline.document import Prepared
@@ -85,6 +86,10 @@ def _measure(
     import mlx.core as mx
 
     reader = engine.reader()
+    if mode in NEURAL and (reader.drafter is None or reader.drafter.kind != mode):
+        raise SettingsError(
+            f"no drafter {mode} is loaded", remedy="name its folder with the setting `drafter`"
+        )
     reader.settings = replace(reader.settings, mode=mode)
     store, reader.encoder.store = reader.encoder.store, None
     try:
