@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
 import platform
 import random
@@ -23,10 +24,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -71,38 +72,45 @@ def server(home: Path) -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def writer(home: Path, pages_a_second: float) -> Iterator[list[float]]:
-    """Pages saved meanwhile; how long each took, in ms."""
+    """Pages saved meanwhile by a process of its own; how long each took, in ms, once it has ended."""
     took: list[float] = []
-    stop = threading.Event()
-    thread = threading.Thread(target=_write, args=(home, pages_a_second, stop, took))
-    if pages_a_second > 0:
-        thread.start()
+    spawning = multiprocessing.get_context("spawn")
+    stop, results_of = spawning.Event(), spawning.Queue()
+    process = spawning.Process(target=_write, args=(home, pages_a_second, stop, results_of))
+    process.start()
+    results_of.get()  # it is ready
     try:
         yield took
     finally:
         stop.set()
-        if thread.is_alive():
-            thread.join()
+        took += results_of.get()
+        process.join()
 
 
-def _write(home: Path, pages_a_second: float, stop: threading.Event, took: list[float]) -> None:
+def _write(home: Path, pages_a_second: float, stop: Any, results_of: Any) -> None:
     conn = open_database(home / "ocrd.db")
-    texts = make_index.page_texts(100_000, 300, 0.1, random.randrange(2**31))
+    rng = random.Random(time.time())
+    newest = conn.execute("SELECT max(id) FROM pages").fetchone()[0]
+    ids = [rng.randrange(1, newest + 1) for _ in range(300)]
+    texts = [row[0] for i in ids for row in conn.execute("SELECT text FROM pages WHERE id = ?", [i])]
+    took: list[float] = []
+    results_of.put(None)
     number = 0
     due = time.monotonic()
-    while not stop.is_set():
+    while not stop.is_set() and pages_a_second > 0:
         if number % 10 == 0:
             _take_in(conn, 10)
         job = next(iter(jobs.claim_pages(conn, "bench:1:1", time.time(), 60.0, 1)), None)
         if job is not None:
             started = time.perf_counter()
-            results.save(conn, "bench:1:1", job, _reading(job.page, next(texts)), time.time())
+            results.save(conn, "bench:1:1", job, _reading(job.page, rng.choice(texts)), time.time())
             took.append((time.perf_counter() - started) * 1000)
         number += 1
         due = max(due + 1 / pages_a_second, time.monotonic() - 1)
         stop.wait(max(0.0, due - time.monotonic()))
     jobs.release(conn, "bench:1:1")
     conn.close()
+    results_of.put(took)
 
 
 def _take_in(conn: sqlite3.Connection, pages: int) -> None:
