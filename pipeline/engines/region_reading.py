@@ -47,6 +47,7 @@ class RegionReading:
         self._reads = reads
         self._climbs = climbs
         self._first, self._again = _Sum(), _Sum()
+        self._wrote = False  # whether anything was streamed yet
         self._left = 0  # regions left to the other reading
         self._unfinished: list[StopReason] = []
         self.decode = DecodeStats()
@@ -55,8 +56,14 @@ class RegionReading:
     def read(
         self, picture: Image.Image, task: Task | None, other: str, draft: Sequence[DraftLine] = ()
     ) -> Generator[Piece, None, ImageReading | None]:
-        """The reading of a region; None where `other`, another reading's words, is to be taken instead."""
+        """The reading of a region; None where `other`, another reading's words, is to be taken instead.
+
+        In what is streamed a line end parts it from the region before: a model's answer for a region has none.
+        """
+        if self._wrote:
+            yield Piece("\n", "model", 0, 0)
         first = yield from self._reads(picture, task, other, draft)
+        self._wrote = self._wrote or bool(first.text)
         self._add(first, self._first)
         if first.stop_reason is StopReason.COMPLETE:
             return first

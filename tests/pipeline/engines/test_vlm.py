@@ -133,6 +133,23 @@ def test_closing_the_stream_cancels_between_passes(
         assert reader.read_page(1).text  # the model is as usable as before
 
 
+def test_regions_are_streamed_each_on_a_line_of_its_own(
+    letter: Path, settings: Settings, engine: VlmEngine
+) -> None:
+    with DocumentReader(letter, settings, engine) as reader:
+        pieces = reader.stream(reader.prepare(1))
+        streamed = []
+        try:
+            while True:
+                streamed.append(next(pieces).text)
+        except StopIteration as end:
+            reading = end.value
+    lines = ["".join(line.split()) for line in "".join(streamed).split("\n")]
+    written = ["".join(word.text for word in line.words) for block in reading.blocks for line in block.lines]
+    assert len(written) > 1
+    assert lines == ["".join(line.split()) for line in written]
+
+
 def test_bench_compares_ids_with_the_model_alone(letter: Path, settings: Settings) -> None:
     figures = bench_decode.run(settings, [letter], ["none", "lookup"])
     none, lookup = figures["modes"]
