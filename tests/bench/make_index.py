@@ -102,7 +102,9 @@ def fill(conn: sqlite3.Connection, texts: Iterator[str], pages: int, now: float)
     for i, text in enumerate(texts):
         document, page = i // PAGES_PER_DOCUMENT + 1, i % PAGES_PER_DOCUMENT + 1
         if page == 1:
-            _add_document(conn, document, min(PAGES_PER_DOCUMENT, pages - i), now - (pages - i) * SECONDS_PER_PAGE)
+            _add_document(
+                conn, document, min(PAGES_PER_DOCUMENT, pages - i), now - (pages - i) * SECONDS_PER_PAGE
+            )
         _add_page(conn, i + 1, document, page, text, now - (pages - i) * SECONDS_PER_PAGE)
         if i % 1000 == 999:
             conn.execute("COMMIT")
