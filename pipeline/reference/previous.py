@@ -17,7 +17,8 @@ def lines_within(blocks: Sequence[Block], box: Box) -> list[DraftLine]:
 def words_within(blocks: Sequence[Block], box: Box) -> str:
     """What was read in `box`, a piece of one printed line; "" where nothing was."""
     found = (_words(line, box) for block in blocks for line in block.lines)
-    return max(found, key=len, default="")  # lines above and below reach into the box where the page is skewed
+    # Lines above and below reach into the box where the page is skewed.
+    return max(found, key=len, default="")
 
 
 def _words(line: Line, box: Box) -> str:
