@@ -68,12 +68,14 @@ class Feed:
         self.clock = clock
         self.clients: set[asyncio.Queue[str]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._last = ""  # the status as told last
         self._closed = False
 
     async def events(self) -> AsyncIterator[str]:
         """What one client is sent, until it leaves or the server stops."""
         queue: asyncio.Queue[str] = asyncio.Queue(BACKLOG)
+        self._loop = asyncio.get_running_loop()
         self.clients.add(queue)
         try:
             yield "retry: 2000\n\n"
@@ -103,6 +105,13 @@ class Feed:
             self._put(queue, END)
         if self._task is not None:
             self._task.cancel()
+
+    def close_soon(self) -> None:
+        """`close`, from any thread."""
+        self._closed = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and all streams with it
+                self._loop.call_soon_threadsafe(self.close)
 
     def tell(self, name: str, data: str) -> None:
         """Send an event to all who listen."""

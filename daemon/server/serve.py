@@ -94,6 +94,7 @@ class HttpServer:
         app = create_app(
             settings, token=listening.token, hosts=listening.hosts, asks=asks, reach=listening.reach
         )
+        self._feed = app.state.feed
         self._sockets = _listen(listening.host, listening.port)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -131,6 +132,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Finish what is being answered, for a little while, and end."""
+        self._feed.close_soon()  # else those who follow the events would be waited for
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(LEAVE_S + 5.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,22 @@ def test_all_clients_hear_the_same_and_end_with_the_server(shelf: Shelf) -> None
     heard, is_over = asyncio.run(run())
     kinds = [[event.split("\n")[0] for event in events_of] for events_of in heard]
     assert kinds == [["retry: 2000", "event: status", "event: documents"]] * 3 and is_over
+
+
+def test_a_server_that_stops_waits_for_no_listener(shelf: Shelf) -> None:
+    import httpx
+
+    from daemon.server.serve import HttpServer, Listening
+
+    server = HttpServer(shelf.settings, Listening(port=0))
+    server.start()
+    with httpx.stream("GET", server.url + "api/events", timeout=10) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 2000"
+        started = time.monotonic()
+        server.stop()
+        list(lines)  # ends
+    assert time.monotonic() - started < 2.0 and not server.is_alive()
 
 
 def test_a_client_that_does_not_keep_up_gets_the_newest_status(shelf: Shelf) -> None:
