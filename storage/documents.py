@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
+from storage.work import PageJob
+
 # Upper page counts of the size classes; a lower class is read first, and within a class whoever came first.
 SIZE_CLASSES = (4, 20, 100, 500)
 
@@ -92,6 +94,22 @@ def revoke(conn: sqlite3.Connection, document_ids: Iterable[int]) -> None:
         " WHERE state = 'leased' AND document_id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(document_ids)),),
     )
+
+
+def give_back_if_outdated(conn: sqlite3.Connection, owner: str, job: PageJob) -> bool:
+    """Queue the page again if the document's options are others by now than those it was read with; whether they are.
+
+    `retry` may ask for another engine while a page is being read: what that reading gives is not what was asked for.
+    """
+    row = conn.execute("SELECT options FROM documents WHERE id = ?", (job.document_id,)).fetchone()
+    if row is None or json.loads(row["options"]) == job.options:
+        return False
+    conn.execute(
+        "UPDATE page_jobs SET state = 'pending', lease_owner = NULL, lease_expires = NULL"
+        " WHERE document_id = ? AND page = ? AND state = 'leased' AND lease_owner = ?",
+        (job.document_id, job.page, owner),
+    )
+    return True
 
 
 def lose(conn: sqlite3.Connection, file: sqlite3.Row, now: float) -> None:

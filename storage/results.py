@@ -72,7 +72,7 @@ _SAVE_PAGE = (
 def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReading, now: float) -> bool:
     """Save a page, in one transaction with its job; the last page of a document settles it.
 
-    Returns False, with nothing written, if the lease was lost.
+    Returns False, with nothing written, if the lease was lost or the page is wished otherwise by now.
     Raises: `DiskFullError` and other `StorageError`s of the database, with nothing written; `ValueError`.
     """
     if reading.page != job.page:
@@ -81,6 +81,8 @@ def save(conn: sqlite3.Connection, owner: str, job: PageJob, reading: PageReadin
     values = _page_values(job.document_id, reading, now)
     folded = grams(_clean(reading.text))
     with transaction(conn):
+        if documents.give_back_if_outdated(conn, owner, job):
+            return False
         cursor = conn.execute(
             "UPDATE page_jobs SET state = ?, lease_owner = NULL, lease_expires = NULL, suspect = 0, error_code = NULL,"
             " error_message = NULL, remedy = NULL, finished_at = ?"

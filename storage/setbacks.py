@@ -43,7 +43,7 @@ def fail_page(
         _put_off_page(conn, owner, job, error, now, None)
         return
     with transaction(conn):
-        if not _holds_page(conn, owner, job):
+        if documents.give_back_if_outdated(conn, owner, job) or not _holds_page(conn, owner, job):
             return
         spent = max_attempts if error.fault is Fault.FINAL else job.attempts + 1
         count_page(conn, job.document_id, job.page, spent, max_attempts, error, now)

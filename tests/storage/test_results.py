@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import jobs, library, results, status
-from storage.errors import DatabaseError, DiskFullError, TooLargeError
+from storage.errors import DatabaseError, DiskFullError, PasswordError, TooLargeError
 from storage.lines import decode_lines, encode_lines
 from storage.records import (
     Block,
@@ -189,6 +189,27 @@ def test_blank_page_read_again_is_counted_once(desk: Desk) -> None:
     (job,) = desk.claim()
     desk.save(job, "not blank after all")
     assert desk.one("SELECT pages_blank FROM documents") == 0
+    desk.check()
+
+
+def test_wish_uttered_while_a_page_is_read_is_not_lost(desk: Desk) -> None:
+    (job,) = start(desk)
+    library.retry(desk.conn, [b"/in/a.pdf"], {"engine": "rapidocr"}, desk.now)
+    assert not desk.save(job, "the old way")
+    (again,) = desk.claim()
+    assert again.options == {"engine": "rapidocr"}
+    assert desk.save(again, "the new way")
+    assert desk.found("old") == [] and desk.one("SELECT state FROM documents") == "done"
+    desk.check()
+
+
+def test_failure_of_what_is_wished_otherwise_by_now_does_not_count(desk: Desk) -> None:
+    (job,) = start(desk)
+    library.retry(desk.conn, [b"/in/a.pdf"], {"password": "secret"}, desk.now)
+    jobs.fail_page(desk.conn, "w", job, PasswordError("x"), desk.now)
+    (again,) = desk.claim()
+    assert (again.options, again.attempts) == ({"password": "secret"}, 0)
+    assert desk.save(again)
     desk.check()
 
 
