@@ -105,9 +105,10 @@ class Painter:
         return self._intact[key] == sha256
 
     def close(self) -> None:
-        """End the process and the thread."""
+        """End the process and the thread; both start again if the app does."""
         self._end()
         self.thread.shutdown(wait=True, cancel_futures=True)
+        self.thread = ThreadPoolExecutor(1, "pictures")
 
     # --- the process -------------------------------------------------------------------------------------
 

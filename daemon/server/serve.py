@@ -91,8 +91,9 @@ class HttpServer:
                 f"others reach {listening.host}: a token is needed",
                 remedy="use --token-file FILE, or leave --host as it is",
             )
+        name = _shown(listening.host)
         app = create_app(
-            settings, token=listening.token, hosts=listening.hosts, asks=asks, reach=listening.reach
+            settings, token=listening.token, hosts=(*listening.hosts, name), asks=asks, reach=listening.reach
         )
         self._feed = app.state.feed
         self._sockets = _listen(listening.host, listening.port)
@@ -114,7 +115,7 @@ class HttpServer:
         )
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self.port: int = self._sockets[0].getsockname()[1]
-        self.url = f"http://{_shown(listening.host)}:{self.port}/"
+        self.url = f"http://{name}:{self.port}/"
         self.failure: OcrdError | None = None
 
     def start(self) -> None:

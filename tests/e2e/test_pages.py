@@ -104,7 +104,7 @@ def test_the_status_follows_what_is_read(visit: Visit, read: Watching) -> None:
     page.locator("[data-reading] .row", has_text="box").first.wait_for()
     page.locator("[data-state]", has_text="Reading").wait_for()
     page.locator("[data-state]", has_text="Up to date").wait_for()
-    assert page.locator("[data-reading] .row").count() == 0
+    page.locator("[data-reading] .row").first.wait_for(state="detached")
     assert page.locator("[data-figure=pages]").inner_text() != before
     assert page.locator("[data-chart=pages] .bar-shape").count() >= 1
 

@@ -225,6 +225,9 @@ bind("Escape", (event) => {
   follow(".reader-back");
 });
 
+// Only now does a click do something.
+for (const button of reader.querySelectorAll("[data-copy], [data-reread]")) button.disabled = false;
+
 // Last, as it uses all of the above: the picture may be there already.
 if (picture.complete && picture.naturalWidth) loaded();
 else if (picture.complete && picture.currentSrc) failed();

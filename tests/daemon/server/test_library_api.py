@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from daemon.server import shapes
+from daemon.server.app import create_app
 from tests.daemon.conftest import pdf_of, png_of
 from tests.daemon.server.shelf import Shelf
 
@@ -209,6 +210,14 @@ def test_the_picture_of_a_page_is_as_wide_as_asked(client: TestClient, shelf: Sh
     assert (again.status_code, again.content) == (304, b"")
     jpeg = client.get(page["image"] + "?width=300&format=jpeg")
     assert jpeg.headers["content-type"] == "image/jpeg" and jpeg.headers["etag"] != told.headers["etag"]
+
+
+def test_an_app_that_is_started_again_draws_again(shelf: Shelf) -> None:
+    app = create_app(shelf.settings)
+    address = f"/api/documents/{shelf.id_of('harbour.pdf')}/pages/1/image?width="
+    for width in (64, 65):  # another picture, not the kept one
+        with TestClient(app, base_url="http://localhost") as client:
+            assert client.get(f"{address}{width}").status_code == 200
 
 
 def test_a_picture_of_a_changed_or_vanished_file_is_refused(client: TestClient, shelf: Shelf) -> None:
