@@ -24,6 +24,8 @@ from daemon.commands.flags import (
 )
 from storage.errors import ExitCode
 
+_UNKNOWN = "the library holds no file at that path; `ocrd search --name PART` finds where one lies"
+
 
 def retry(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Files to read again.")] = None,
@@ -59,6 +61,8 @@ def retry(
         options["password"] = flags.secret(password)
     connection = open_database(chosen.database_path)
     count = library.retry(connection, flags.absolute(files or []) or None, options, time.time())
+    if not count and not failed:
+        console.remark(_UNKNOWN)
     console.say(f"{console.plural(count, 'file')} will be read again")
     raise typer.Exit(ExitCode.OK if count or failed else ExitCode.NO_MATCH)
 
@@ -117,6 +121,8 @@ def forget(
 
     connection = open_database(flags.settings(home=home).database_path)
     count = library.forget(connection, flags.absolute(files))
+    if not count:
+        console.remark(_UNKNOWN)
     console.say(f"{console.plural(count, 'file')} forgotten")
     raise typer.Exit(ExitCode.OK if count else ExitCode.NO_MATCH)
 

@@ -271,6 +271,13 @@ def test_retry_refuses_what_cannot_be(scans: Path) -> None:
     assert result.exit_code == ExitCode.NO_MATCH
 
 
+@pytest.mark.parametrize("command", ["retry", "forget"])
+def test_what_the_library_does_not_hold_is_told_with_a_way_to_find_it(scans: Path, command: str) -> None:
+    result = run(command, "letter.pdf")
+    assert result.exit_code == ExitCode.NO_MATCH
+    assert "ocrd search --name" in result.stderr
+
+
 def test_forget_removes_from_the_library_only(scans: Path) -> None:
     assert "1 file forgotten" in run("forget", scans / "letter.pdf").output
     assert run("search", "ledgers").exit_code == ExitCode.NO_MATCH
