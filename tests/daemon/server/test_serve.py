@@ -34,6 +34,23 @@ def test_others_reach_it_only_with_a_token(tmp_path: Path, host: str) -> None:
         HttpServer(settings_in(tmp_path), Listening(host=host, port=0))
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", socket.gethostname()])
+def test_it_answers_at_the_address_it_shows(tmp_path: Path, host: str) -> None:
+    server = HttpServer(settings_in(tmp_path), Listening(host=host, port=0, token="t" * 20))
+    server.start()
+    try:
+        shown = httpx.URL(server.url).netloc.decode()
+        address = f"{socket.gethostbyname(host)}:{server.port}"
+        headers = {"Host": shown, "Authorization": "Bearer " + "t" * 20}
+        assert httpx.get(f"http://{address}/v1/models", headers=headers).status_code == 200
+        assert (
+            httpx.get(f"http://{address}/v1/models", headers={**headers, "Host": "else.example"}).status_code
+            == 421
+        )
+    finally:
+        server.stop()
+
+
 def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
     with serving(settings_in(tmp_path)) as running, pytest.raises(AccessError, match=str(running.port)):
         HttpServer(settings_in(tmp_path), Listening(port=running.port))
