@@ -72,7 +72,7 @@ def test_a_corrupt_proposer_is_found_and_pages_are_read_without(
     assert (reading.text, reading.outcome.drafted) == (truth.text, 0)
 
 
-@pytest.mark.parametrize("kind", ["dspark", "eagle3"])
+@pytest.mark.parametrize("kind", ["eagle3", pytest.param("dspark", marks=pytest.mark.slow)])
 def test_a_drafter_named_in_the_settings_drafts_and_changes_nothing(
     kind: str, settings: Settings, tmp_path: Path
 ) -> None:
@@ -86,6 +86,7 @@ def test_a_drafter_named_in_the_settings_drafts_and_changes_nothing(
     assert drafted.drafted > 0
 
 
+@pytest.mark.slow
 def test_where_there_is_no_reading_to_draft_from_auto_takes_the_trained_drafter(settings: Settings) -> None:
     image = startup_check.picture(20, 504)
     quiet = replace(settings, calibrate=False, max_tokens=60, max_draft=5)

@@ -132,7 +132,9 @@ def test_pages_read_by_turns_equal_pages_read_alone(page: Page, other_page: Page
     assert written == [greedy.ids, other.ids]
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 15])
+@pytest.mark.parametrize(
+    "length", [2, 15, *(pytest.param(length, marks=pytest.mark.slow) for length in (1, 3, 7))]
+)
 def test_blocks_equal_one_by_one_whatever_is_drafted(page: Page, greedy: Outcome, length: int) -> None:
     for proposer in (Adversary(greedy.ids, 1000), Adversary(greedy.ids, 3), LookupProposer()):
         outcome = run(page, proposer, length)

@@ -134,7 +134,7 @@ class Cut(FixedSchedule):
         return Draft(draft.ids[:keep], draft.source) if keep else Draft()
 
 
-@pytest.mark.parametrize("schedule", [FixedSchedule(7), Cut(7)])
+@pytest.mark.parametrize("schedule", [Cut(7), pytest.param(FixedSchedule(7), marks=pytest.mark.slow)])
 def test_any_garbage_draft_gives_greedy_ids(
     page: Page, drafter: Drafter, truth: list[int], schedule: FixedSchedule
 ) -> None:

@@ -150,6 +150,7 @@ def test_regions_are_streamed_each_on_a_line_of_its_own(
     assert lines == ["".join(line.split()) for line in written]
 
 
+@pytest.mark.slow
 def test_bench_compares_ids_with_the_model_alone(letter: Path, settings: Settings) -> None:
     figures = bench_decode.run(settings, [letter], ["none", "lookup"])
     none, lookup = figures["modes"]
