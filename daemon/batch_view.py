@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -94,8 +95,13 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
 # --- the summary of a batch --------------------------------------------------------------------------------
 
 
-def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False) -> None:
-    """What became of every file (of the failed ones only, where there are many), the sums, what to type next."""
+def show_summary(
+    summary: Summary, *, as_json: bool = False, quiet: bool = False, home: Path | None = None
+) -> None:
+    """What became of every file (of the failed ones only, where there are many), the sums, what to type next.
+
+    `home`: the library, where it was named on the command line, for what to type next.
+    """
     documents = summary.documents
     if as_json:
         console.write_json(summary_object(summary))
@@ -120,7 +126,8 @@ def show_summary(summary: Summary, *, as_json: bool = False, quiet: bool = False
         )
     if not quiet and any(outcome.pages_done for outcome in documents):
         console.say(written_line(documents))
-        console.say('next: ocrd search "words you remember"')
+        where = f" --home {shlex.quote(str(home))}" if home else ""
+        console.say(f'next: ocrd search "words you remember"{where}')
 
 
 def written_line(documents: Sequence[Outcome]) -> str:

@@ -82,16 +82,18 @@ def mlx(
     if as_json:
         console.write_json(asdict(made) | {"folder": str(made.folder)})
     elif not quiet:
-        _say_converted(made, dst)
+        _say_converted(made, src, dst)
 
 
-def _say_converted(made: Converted, dst: Path) -> None:
+def _say_converted(made: Converted, src: str, dst: Path) -> None:
     what = "is there already" if made.existed else "was written"
     console.say(f"{console.escape_name(dst)} {what}: {console.size(made.size_bytes)} of weights")
     if made.quantised:
         console.say(f"{console.plural(made.quantised, 'layer')} quantised")
     folder = str(dst) if "/" in str(dst) else f"./{dst}"
-    console.say(f"next: ocrd convert check SRC {console.escape_name(dst)} --image FILE")
+    console.say(
+        f"next: ocrd convert check {console.escape_name(src)} {console.escape_name(dst)} --image FILE"
+    )
     console.say(f"      ocrd read FILE --engine vlm --model {console.escape_name(folder)}")
 
 

@@ -72,7 +72,7 @@ def batch(
     )
     with batch_view.batch_progress(quiet or as_json) as show:
         summary = work.run(chosen, paths, on_progress=show)
-    batch_view.show_summary(summary, as_json=as_json, quiet=quiet)
+    batch_view.show_summary(summary, as_json=as_json, quiet=quiet, home=home)
     raise typer.Exit(summary.exit_code)
 
 

@@ -131,17 +131,17 @@ def status() -> HTMLResponse:
 
 
 @router.get("/pages/{page_id}")
-def read_page(conn: Reading, page_id: PageId, q: Words = "") -> HTMLResponse:
+def read_page(request: Request, conn: Reading, page_id: PageId, q: Words = "") -> HTMLResponse:
     """A page that was read. Raises: `Refused` 404."""
-    return HTMLResponse(_reader(library_api_pages.get_page(conn, page_id, q), q))
+    return HTMLResponse(_reader(request, library_api_pages.get_page(conn, page_id, q), q))
 
 
 @router.get("/documents/{document_id}/pages/{number}")
 def page_of_document(
-    conn: Reading, document_id: DocumentId, number: PageNumber, q: Words = ""
+    request: Request, conn: Reading, document_id: DocumentId, number: PageNumber, q: Words = ""
 ) -> HTMLResponse:
     """A page of a document, read or not. Raises: `Refused` 404."""
-    return HTMLResponse(_reader(library_api_pages.get_page_of(conn, document_id, number, q), q))
+    return HTMLResponse(_reader(request, library_api_pages.get_page_of(conn, document_id, number, q), q))
 
 
 @router.get("/documents/{document_id}")
@@ -154,7 +154,7 @@ def document(conn: Reading, document_id: DocumentId, page: FromPage = 1, q: Word
     return RedirectResponse(reader_view.address(document_id, number, None, q), status_code=302)
 
 
-def _reader(page: shapes.Page, words: str) -> str:
+def _reader(request: Request, page: shapes.Page, words: str) -> str:
     def address(link: shapes.PageLink | None) -> str | None:
         if link is None:
             return None
@@ -170,7 +170,7 @@ def _reader(page: shapes.Page, words: str) -> str:
         blocks=reader_view.blocks(page, words),
         how=page.provenance and reader_view.how(page.provenance),
         match_count=sum(len(match.boxes) for match in page.matches),
-        engines=reader_view.ENGINES,
+        engines=reader_view.engines(request.app.state.settings),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from daemon.server import chat_request
 from daemon.server.rendering import render_markdown
 from storage import query
 from storage.records import FURNITURE, Category
@@ -16,16 +17,15 @@ from storage.snippet import Finder
 if TYPE_CHECKING:
     from daemon.server import shapes
     from storage.records import Box
+    from storage.settings import Settings
 
-# What `ocrd retry --engine` takes and a person may choose; "" leaves it as it is set.
-ENGINES = (
-    ("", "As it is set"),
-    ("classic", "Classic OCR: Tesseract, in doubt RapidOCR"),
-    ("tesseract", "Tesseract alone"),
-    ("rapidocr", "RapidOCR alone"),
-    ("vision", "Apple Vision (macOS)"),
-    ("vlm", "A vision-language model"),
-)
+# What `ocrd retry --engine` takes and a person may choose, in words.
+_CHOICES = {
+    "classic": "Classic OCR: Tesseract, in doubt RapidOCR",
+    "tesseract": "Tesseract alone",
+    "rapidocr": "RapidOCR alone",
+    "vision": "Apple Vision",
+}
 _READERS = {
     "tesseract": "Tesseract",
     "rapidocr": "RapidOCR",
@@ -46,6 +46,18 @@ _STOPS = {
     "error": "Stopped by a failure",
 }
 _SHOWN_EMPTY = frozenset({Category.PICTURE, Category.FORMULA, Category.TABLE})
+
+
+def engines(settings: Settings) -> list[tuple[str, str]]:
+    """The engines a page can be read again with here, each with its words; "" leaves it as it is set.
+
+    A model only where the settings name one: without, `vlm` means the tiny model, which spoils good text.
+    """
+    names = [name for name in chat_request.engines_here(settings) if name in _CHOICES or name == "vlm"]
+    return [
+        ("", "As it is set"),
+        *((name, _CHOICES.get(name) or f"The model {settings.model}") for name in names),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,12 +109,17 @@ def summary(*documents: Any, **more: int) -> Any:
     return SimpleNamespace(documents=documents, counts=counts | more, seconds=30.0, exit_code=code)
 
 
+def test_what_to_type_next_searches_the_same_library(capsys: pytest.CaptureFixture[str]) -> None:
+    batch_view.show_summary(summary(outcome("/in/a.pdf")), home=Path("/my library"))
+    assert capsys.readouterr().out.splitlines()[-1].endswith("--home '/my library'")
+
+
 def test_summary_lists_files_sums_and_remedies(capsys: pytest.CaptureFixture[str]) -> None:
     batch_view.show_summary(summary(outcome("/in/a.pdf"), outcome("/in/[b]\x1b.pdf", **LOCKED)))
     out = capsys.readouterr().out
     assert "[b]\\x1b.pdf" in out
     assert "/in/[b]\\x1b.pdf: is encrypted. Run `ocrd retry '/in/[b]\\x1b.pdf' --password …`" in out
-    assert out.splitlines()[-1].startswith("next: ocrd search")
+    assert out.splitlines()[-1] == 'next: ocrd search "words you remember"'
     assert "\x1b" not in out
 
 

@@ -14,6 +14,8 @@ from fastapi.testclient import TestClient
 
 from daemon.server import pages, reader_view
 from daemon.server.app import STATIC, create_app
+from pipeline.engines import registry
+from storage.settings import Settings
 from tests.daemon.conftest import pdf_of, png_of
 from tests.daemon.server.shelf import Shelf
 from tests.daemon.server.test_rendering import NASTY
@@ -355,3 +357,9 @@ def test_commands_in_a_remedy_are_code_and_nothing_more() -> None:
 def test_an_address_keeps_any_words() -> None:
     assert reader_view.address(3, 2, None, 'a"&=#') == "/documents/3/pages/2?q=a%22%26%3D%23"
     assert reader_view.address(3, 2, 7) == "/pages/7"
+
+
+def test_only_engines_that_are_here_are_offered_and_a_model_only_by_its_name(tmp_path: Path) -> None:
+    names = {name for name, _ in reader_view.engines(Settings(tmp_path))}
+    assert names == {"", *filter(registry.installed, ("tesseract", "rapidocr", "classic", "vision"))}
+    assert reader_view.engines(Settings(tmp_path, model="tiny"))[-1] == ("vlm", "The model tiny")
