@@ -370,7 +370,7 @@ def test_what_is_not_allowed_is_refused_alike_whether_it_exists(server: HttpServ
     ("body", "kind", "code", "param"),
     [
         ({"model": "gpt-4o"}, openai.NotFoundError, "model_not_found", "model"),
-        ({"model": "/root/models/mine"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"model": "/srv/models/mine"}, openai.NotFoundError, "model_not_found", "model"),
         ({"model": "dots-ocr"}, openai.NotFoundError, "model_not_found", "model"),
         ({"messages": []}, openai.BadRequestError, "no_image", "messages"),
         (
