@@ -353,7 +353,11 @@ if sys.argv[2] == "npz":
 else:
     bits = int(sys.argv[2]) or None
     to_mlx.convert(found, Path(sys.argv[3]), to_mlx.Options(quantize=bits), now=0.0)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+if sys.platform == "linux":  # ru_maxrss would begin at the peak of the process that started this one
+    status = open("/proc/self/status").read()
+    peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([peak, found.largest_group_bytes]))
 """
 
