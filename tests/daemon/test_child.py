@@ -63,6 +63,12 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     line.close()
 
 
+@pytest.fixture(autouse=True)
+def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may hold models of tests before."""
+    monkeypatch.setattr(child.processes, "rss_mb", lambda: 100.0)
+
+
 @pytest.fixture
 def orders(settings: Settings) -> Orders:
     return Orders(settings)
