@@ -70,7 +70,9 @@ def test_every_character_is_in_exactly_one_block(page: PageText):
     found = characters([line.text for block in blocks for line in block.lines])
     assert found == characters([line.text for line in page.lines])
     # A soft hyphen shows nothing by itself.
-    assert render_text(blocks).strip() or not any(line.text.replace("\xad", "").strip() for line in page.lines)
+    assert render_text(blocks).strip() or not any(
+        line.text.replace("\xad", "").strip() for line in page.lines
+    )
 
 
 @settings(max_examples=80, deadline=None)
