@@ -154,8 +154,8 @@ class _Conversation:
             if frame["kind"] == "read":
                 self.completion.pages.append(frame)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Events as they come; a failure is one, too. Ends with `[DONE]` if nothing failed."""
+    async def pieces(self, usage: bool) -> AsyncIterator[bytes]:
+        """Events as they come, `usage` among the last; a failure is one, too. Ends with `[DONE]` if nothing failed."""
         completion = self.completion
         yield chat_answer.event(completion.chunk({"role": "assistant", "content": ""}))
         streamed = False  # whether the page at hand has been told in parts
@@ -163,10 +163,7 @@ class _Conversation:
         while True:
             try:
                 frame = await self.answer.next(ALIVE_S)
-            except Refused as failure:
-                yield chat_answer.failed_event(failure)
-                return
-            except Exception as error:
+            except Exception as error:  # what the client is told; `refusal` logs what is unexpected
                 yield chat_answer.failed_event(refusal(error))
                 return
             match frame["kind"] if frame is not None else None:
@@ -185,7 +182,11 @@ class _Conversation:
                         told = True
                         yield chat_answer.event(completion.chunk({"content": text}))
                 case "end":
-                    return
+                    break
+        yield chat_answer.event(completion.last_chunk())
+        if usage:
+            yield chat_answer.event(completion.usage_chunk())
+        yield chat_answer.DONE
 
 
 async def _whole(request: Request, conversation: _Conversation) -> Response:
@@ -213,19 +214,7 @@ async def _streamed(request: Request, asked: ChatRequest, conversation: _Convers
     if first is None:
         conversation.close()
         return Response(status_code=CLIENT_GONE)
-
-    async def events() -> AsyncIterator[bytes]:
-        failed = False
-        async for piece in conversation.pieces():
-            failed = piece.startswith(b'data: {"error"')
-            yield piece
-        if not failed:
-            yield chat_answer.event(conversation.completion.last_chunk())
-            if usage:
-                yield chat_answer.event(conversation.completion.usage_chunk())
-            yield chat_answer.DONE
-
-    return _Hanging(conversation, events())
+    return _Hanging(conversation, conversation.pieces(usage))
 
 
 class _Hanging(StreamingResponse):
