@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from daemon.asks.desk import Asked, Desk
-from daemon.asks.frames import LARGEST_ASK, Ask, encode, take
+from daemon.asks.frames import LARGEST_ASK, Ask, take
 from daemon.asks.places import Doorplate
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Listener(threading.Thread):
         asked = caller.asked = Asked(ask, caller.connection)
         ahead = self.desk.add(asked)
         if ahead is None:
-            _tell(caller.connection, {"kind": "refused", "retry_s": self.desk.retry_s})
+            asked.send("refused", retry_s=self.desk.retry_s)
             asked.end()
             return
         self.on_ask()
@@ -123,8 +123,3 @@ class Listener(threading.Thread):
         for caller in list(self._callers.values()):
             if caller.asked is None and now - caller.since > SAY_S:
                 self._leave(caller)
-
-
-def _tell(connection: socket.socket, frame: dict[str, object]) -> None:
-    with contextlib.suppress(OSError):
-        connection.send(encode(frame), socket.MSG_DONTWAIT)
