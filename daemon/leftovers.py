@@ -80,7 +80,7 @@ class Leftovers:
         if not self._orphans or (self._monotonic() < self._orphans_until and not leaving):
             return
         for owner in filter(processes.is_alive, self._orphans):
-            pid = int(owner.rsplit(":", 2)[1])
+            pid = processes.pid_of(owner)
             log.error("worker %d outlived its supervisor and has not left: killed", pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -41,6 +41,11 @@ def is_local(owner: str) -> bool:
     return owner.rsplit(":", 2)[0] == host()
 
 
+def pid_of(owner: str) -> int:
+    """The number of the process behind an owner id. Raises: `ValueError`, `IndexError` for what is none."""
+    return int(owner.rsplit(":", 2)[1])
+
+
 def is_alive(owner: str) -> bool:
     """Whether the process behind an owner id runs. Of another machine's nothing is known: it counts as alive."""
     parts = owner.rsplit(":", 2)

@@ -83,7 +83,7 @@ def asks_folder(home: Path) -> Path:
 
 def mark_path(home: Path, owner: str) -> Path:
     """What lies there while the process reads something asked for."""
-    return home / FOLDER / f"{owner.rsplit(':', 2)[1]}.asked"
+    return home / FOLDER / f"{processes.pid_of(owner)}.asked"
 
 
 def died_answering(home: Path, owner: str) -> bool:
@@ -101,7 +101,7 @@ def places(home: Path) -> list[Place]:
     for card in sorted((home / FOLDER).glob(f"*{_CARD}")):
         with contextlib.suppress(OSError, ValueError, TypeError):
             place = Place(**json.loads(card.read_bytes()))
-            if place.owner.startswith(f"{processes.host()}:") and processes.is_alive(place.owner):
+            if processes.is_local(place.owner) and processes.is_alive(place.owner):
                 found.append(place)
     return found
 
