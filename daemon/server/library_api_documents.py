@@ -218,10 +218,10 @@ def get_sidecar(conn: Reading, document_id: DocumentId, kind: shapes.SidecarKind
 def get_original(conn: Reading, document_id: DocumentId) -> FileResponse:
     """The file itself, as a download."""
     row = document_row(conn, document_id)
-    return _download(unchanged(row), "application/octet-stream")
+    return _download(_unchanged(row), "application/octet-stream")
 
 
-def unchanged(row: sqlite3.Row) -> Path:
+def _unchanged(row: sqlite3.Row) -> Path:
     """The path of a file that is as it was when it was taken in. Raises: `Refused` 404, 409."""
     path = Path(os.fsdecode(row["path_bytes"]))
     try:
@@ -242,11 +242,6 @@ def unchanged(row: sqlite3.Row) -> Path:
 
 def _download(path: Path, media_type: str) -> FileResponse:
     try:
-        return FileResponse(
-            path, media_type=media_type, filename=path.name, stat_result=path.stat(), headers=_NO_SNIFFING
-        )
+        return FileResponse(path, media_type=media_type, filename=path.name, stat_result=path.stat())
     except OSError as error:
         raise Refused(404, f"it cannot be read: {error.strerror}", code="vanished") from None
-
-
-_NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
