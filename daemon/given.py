@@ -16,7 +16,7 @@ from daemon.ignore import Kind
 from daemon.scanner import Tally, WatchRoot
 from daemon.watching import rules_for
 from storage import jobs, library
-from storage.errors import ExitCode, error_classes, from_os_error
+from storage.errors import ExitCode, class_of, from_os_error
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -107,7 +107,8 @@ def unusable(path: bytes, code: str, message: str, remedy: str | None) -> Outcom
 
 def exit_code_of(code: str) -> ExitCode:
     """The exit status for an error code as it stands in the database."""
-    return next((kind.exit_code for kind in error_classes() if kind.code == code), ExitCode.INTERNAL)
+    kind = class_of(code)
+    return ExitCode.INTERNAL if kind is None else kind.exit_code
 
 
 _PAUSES = ("user", "power")  # kinds of pause that are no errors

@@ -349,6 +349,11 @@ def error_classes() -> list[type[OcrdError]]:
     return found
 
 
+def class_of(code: str) -> type[OcrdError] | None:
+    """The error class with that code."""
+    return next((kind for kind in error_classes() if kind.code == code), None)
+
+
 def from_os_error(error: OSError, *, file: Path | str | None = None, page: int | None = None) -> StorageError:
     """The matching `StorageError` for an `OSError`; errno decides, text never."""
     import errno

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from storage.database import explain
-from storage.errors import ExitCode, OcrdError, error_classes, from_os_error
+from storage.errors import ExitCode, OcrdError, class_of, from_os_error
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request, Response
@@ -69,7 +69,7 @@ class Refused(Exception):
 
 def status_of(code: str) -> int:
     """The status for the code of one of our errors."""
-    kind = next((kind for kind in error_classes() if kind.code == code), OcrdError)
+    kind = class_of(code) or OcrdError
     return _STATUS_OF_CODE.get(code) or _STATUS.get(kind.exit_code, 500)
 
 

@@ -26,10 +26,10 @@ from fastapi import Response
 
 from daemon.intake import hash_file
 from daemon.server import page_painter
-from daemon.server.failures import Refused
+from daemon.server.failures import Refused, refusal
 from daemon.server.page_painter import Wish
 from storage import listing
-from storage.errors import error_classes
+from storage.errors import class_of
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -200,9 +200,7 @@ def _some(descriptor: int, deadline: float) -> bytes:
 
 
 def _refused(code: str, message: str, remedy: str) -> Refused:
-    from daemon.server.failures import refusal
-
-    kind = next((kind for kind in error_classes() if kind.code == code), None)
+    kind = class_of(code)
     if kind is None or code == "internal":
         return Refused(415, message, code=code, remedy=remedy or None)
     told = refusal(kind(message, remedy=remedy or None))
