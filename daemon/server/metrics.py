@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 
 from daemon.server.database import Reading
 from daemon.server.library_api_parameters import PROBLEMS
+from daemon.server.shapes import DocumentState
 from storage import hours, status
 from storage.features import saved_counters
 
@@ -51,8 +52,7 @@ def render(conn: sqlite3.Connection, features: Path, listeners: int, now: float)
     def put(name: str, kind: str, about: str, samples: Iterable[Sample]) -> None:
         lines.extend(_metric(f"ocrd_{name}", kind, about, samples))
 
-    states = ("queued", "running", "done", "failed", "needs_password", "missing")
-    put("files", "gauge", "Files by state.", [({"state": s}, counts[s]) for s in states])
+    put("files", "gauge", "Files by state.", [({"state": s}, counts[s]) for s in DocumentState])
     put("pages", "gauge", "Pages by state, each content once.", _pages(counts))
     put(
         "pages_per_hour",

@@ -107,7 +107,7 @@ def to_line(wish: Wish) -> bytes:
 
 
 def main() -> None:
-    """The process. Its settings come as the first line: the two numbers that bound what is decoded."""
+    """The process. Its settings come as the first line: what bounds the decoding, and the passwords."""
     from storage.settings import Settings
 
     # Unbuffered: what lies in a buffer of ours, `select` would wait for in vain.

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from daemon.server import library_api_documents, library_api_pages, reader_view
 from daemon.server.database import Reading
-from daemon.server.library_api_parameters import DocumentId, PageId, PageNumber
+from daemon.server.library_api_parameters import DocumentId, PageId, PageNumber, Words
 
 if TYPE_CHECKING:
     from daemon.server import shapes
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Not in the OpenAPI document: it describes what programs ask.
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
-Words = Annotated[str, Query(max_length=2000)]
 FromPage = Annotated[int, Query(ge=1, le=10**9)]
 
 _EVERYWHERE = ((("/",), "To the search field"), (("?",), "This list"))
