@@ -67,8 +67,8 @@ def mlx(
 
     from pipeline.convert import to_mlx
 
-    _one_of(quantize, to_mlx.BITS, "--quantize")
-    _one_of(dtype, to_mlx.DTYPES, "--dtype")
+    flags.require_one_of(quantize, to_mlx.BITS, "--quantize")
+    flags.require_one_of(dtype, to_mlx.DTYPES, "--dtype")
     if quantize_vision and quantize is None:
         raise typer.BadParameter("says nothing without --quantize", param_hint="--quantize-vision")
     plan, found_revision = _examine(src, flags.settings(home=home))
@@ -123,7 +123,7 @@ def vision_weights(
 
     from pipeline.convert import vision_weights as weights
 
-    _one_of(dtype, ("float32", "float16"), "--dtype")
+    flags.require_one_of(dtype, ("float32", "float16"), "--dtype")
     plan, _ = _examine(src, flags.settings(home=home))
     made = weights.write(plan, out.expanduser(), "float32" if dtype == "float32" else "float16")
     if as_json:
@@ -250,7 +250,7 @@ def coreml(
         (quantize, converting.Compression, "--quantize"),
         (target, converting.Target, "--target"),
     ):
-        _one_of(value, tuple(map(str, known)), option)
+        flags.require_one_of(value, tuple(map(str, known)), option)
     options = converting.Options(
         precision=converting.Precision(precision),
         compute_units=coreml_package.ComputeUnits(compute_units),
@@ -292,11 +292,6 @@ def _examine(src: str, settings: Settings) -> tuple[Plan, str | None]:
     named = src if model_files.is_folder_name(src) or not Path(src).is_dir() else f"./{src}"
     location = model_files.locate(named, settings)
     return plan.examine(location.folder, trusted=settings.trusted_models), location.revision
-
-
-def _one_of(value: int | str | None, known: tuple[int | str, ...], option: str) -> None:
-    if value is not None and value not in known:
-        raise typer.BadParameter(f"{value!r} is none of {', '.join(map(str, known))}", param_hint=option)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -139,8 +139,7 @@ def export(
     from storage.database import open_readonly
     from storage.exports import FORMATS
 
-    if kind not in FORMATS:
-        raise typer.BadParameter(f"{kind!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    flags.require_one_of(kind, FORMATS, "--format")
     connection = open_readonly(flags.settings(home=home).database_path)
     chosen, nothing = exporting.choose(connection, paths)
     if out is None and len(chosen) > 1 and not FORMATS[kind].streams:

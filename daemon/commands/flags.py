@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,8 +108,7 @@ def max_draft(text: str | None) -> int | None:
 
 def check_format(name: str) -> str:
     """The name, if it is a format's. Raises: a usage error."""
-    if name not in FORMATS:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    require_one_of(name, FORMATS, "--format")
     return name
 
 
@@ -170,9 +169,14 @@ def names(text: str, known: Iterable[str], option: str) -> list[str]:
     allowed = [str(name) for name in known]
     given = [name.strip() for name in text.split(",") if name.strip()]
     for name in given:
-        if name not in allowed:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(allowed)}", param_hint=option)
+        require_one_of(name, allowed, option)
     return given
+
+
+def require_one_of(value: int | str | None, known: Collection[int | str], option: str) -> None:
+    """Raises: a usage error for a value that is given and not among `known`."""
+    if value is not None and value not in known:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(map(str, known))}", param_hint=option)
 
 
 def absolute(files: Sequence[Path]) -> list[bytes]:
