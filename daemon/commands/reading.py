@@ -118,7 +118,7 @@ def watch(
         dpi=dpi,
     )
     roots = flags.watch_roots(folders, chosen.out)
-    server = http_server(chosen, host=LOCAL, port=port) if serve else None
+    server = http_server(chosen, LOCAL, port) if serve else None
     end = supervisor.run(chosen, roots, server=server, on_event=None if quiet else console.say_event)
     raise typer.Exit(end.exit_code)
 

@@ -13,6 +13,7 @@ from daemon.commands.flags import EngineName, Home, Languages, ModelName, Quiet,
 
 if TYPE_CHECKING:
     from daemon.server.serve import HttpServer
+    from daemon.server.urls import Reach
     from storage.settings import Settings
 
 LOCAL = "127.0.0.1"
@@ -74,9 +75,7 @@ def serve(
     chosen = flags.settings(home=home, engine=engine, model=model, languages=languages, workers=workers)
     reach = Reach(tuple(folder.resolve() for folder in allow_root or ()), allow_watched, allow_remote)
     secret = _token(chosen, host, wanted=token, file=token_file)
-    server = http_server(
-        chosen, host=host, port=port, token=secret, hosts=tuple(allow_host or ()), reach=reach
-    )
+    server = http_server(chosen, host, port, token=secret, hosts=tuple(allow_host or ()), reach=reach)
     raise typer.Exit(serving.run(chosen, server, on_event=None if quiet else console.say_event))
 
 
@@ -94,8 +93,16 @@ def _token(settings: Settings, host: str, *, wanted: bool, file: Path | None) ->
     return token
 
 
-def http_server(settings: Settings, **listening: object) -> HttpServer:
+def http_server(
+    settings: Settings,
+    host: str,
+    port: int,
+    *,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    reach: Reach | None = None,
+) -> HttpServer:
     """The server, listening but not yet answering. Raises: as `HttpServer`."""
     from daemon.server.serve import HttpServer, Listening
 
-    return HttpServer(settings, Listening(**listening))  # type: ignore[arg-type]  # by name, as declared there
+    return HttpServer(settings, Listening(host, port, token, hosts, reach))
