@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from storage import setting_kinds as kinds
 from storage.errors import SettingsError
@@ -51,6 +51,8 @@ def _setting(default: Any, parse: kinds.Parser, about: str, *, secret: bool = Fa
 
 
 ENGINES = ("auto", "classic", "tesseract", "rapidocr", "vision", "vlm", "fake")
+Mode = Literal["auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -67,11 +69,7 @@ class Settings:
     trusted_models: tuple[Path, ...] = _setting(
         (), kinds.paths, "model folders that may run Python code of their own"
     )
-    mode: Literal["auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"] = _setting(
-        "auto",
-        kinds.one_of("auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp"),
-        "what drafts the text that a model then verifies",
-    )
+    mode: Mode = _setting("auto", kinds.one_of(*MODES), "what drafts the text that a model then verifies")
     drafter: Path | None = _setting(
         None, kinds.path, "folder of a neural drafter, for the modes that need one"
     )

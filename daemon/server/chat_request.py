@@ -13,6 +13,7 @@ from pipeline.engines import registry
 from pipeline.engines.wishes import with_task
 from pipeline.presets import PRESETS, Task
 from storage.errors import OcrdError
+from storage.settings import MODES
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -21,7 +22,6 @@ MOST_DOCUMENTS = 64
 # JSON of many small values takes thirty times its size in memory; what is asked here has few of them.
 MOST_VALUES = 50_000
 LONGEST_CLIENT = 64
-_MODES = ("auto", "none", "lookup", "reference", "dflash", "dspark", "eagle3", "mtp")
 
 
 class _Lenient(BaseModel):
@@ -185,8 +185,8 @@ def _require_here(name: str, settings: Settings) -> None:
 
 def _check_wishes(request: ChatRequest, settings: Settings, engine: str | None, model: str | None) -> None:
     """Say at once what the worker would find out later."""
-    if request.mode is not None and request.mode not in _MODES:
-        raise Refused(400, f"mode: choose one of {', '.join(_MODES)}", code="invalid_value", param="mode")
+    if request.mode is not None and request.mode not in MODES:
+        raise Refused(400, f"mode: choose one of {', '.join(MODES)}", code="invalid_value", param="mode")
     if request.task is not None and request.task not in set(Task):
         raise Refused(400, f"task: choose one of {', '.join(Task)}", code="invalid_value", param="task")
     name = model or (settings.model if engine == "vlm" else None)
