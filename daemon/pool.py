@@ -56,7 +56,12 @@ class Child:
     keep: bool
     doing: object = None  # what it was last seen at…
     doing_since: float = field(default=0.0)  # …and since when (monotonic)
-    hung: bool = False
+    is_killed: bool = False
+
+    def kill(self) -> None:
+        """End it at once; it is buried like any other."""
+        self.is_killed = True
+        self.process.send_signal(signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +197,11 @@ class Pool:
             now = self._monotonic()
             if doing != child.doing:
                 child.doing, child.doing_since = doing, now
-            elif now - child.doing_since > self.settings.page_timeout_s and not child.hung:
-                child.hung = True
+            elif now - child.doing_since > self.settings.page_timeout_s and not child.is_killed:
                 log.error(
                     "worker %d has been at it for %.0f s: killed", child.process.pid, now - child.doing_since
                 )
-                child.process.send_signal(signal.SIGKILL)
+                child.kill()
                 killed.append(child.owner)
         return killed
 
@@ -213,10 +217,9 @@ class Pool:
         killed = []
         for child in self.children:
             held_mb = memory_mb(child.process.pid)
-            if held_mb > ceiling_mb and not child.hung:
-                child.hung = True
+            if held_mb > ceiling_mb and not child.is_killed:
                 log.error("worker %d holds %.0f MiB: killed", child.process.pid, held_mb)
-                child.process.send_signal(signal.SIGKILL)
+                child.kill()
                 killed.append(child.owner)
         return killed
 
