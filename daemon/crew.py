@@ -130,9 +130,8 @@ class Crew:
         for death in self.pool.bury():
             reach("crew.buried")
             answered = died_answering(self.settings.home, death.owner)
-            if (
-                answered
-            ):  # what was asked for is to blame: the pages it held beside it are given back uncounted
+            if answered:
+                # What was asked for is to blame: the pages it held beside it are given back uncounted.
                 jobs.release(self.conn, death.owner)
             recovered = self.leftovers.recover(now, self._is_alive, self._is_ours)
             workers.remove(self.conn, death.owner)

@@ -114,9 +114,8 @@ class Answerer:
         self._explain = explain
         self._clock = clock
         self._lock = threading.Lock()
-        self._guest: VlmEngine | None = (
-            None  # the engine with a model other than the worker's own, at most one at a time
-        )
+        # The engine with a model other than the worker's own, at most one at a time.
+        self._guest: VlmEngine | None = None
 
     def look_ahead(self) -> None:
         """Have the next pages of those whose turn is next made ready."""

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 LARGEST_ASK = 256 << 10
-LARGEST_FRAME = (
-    64 << 20
-)  # a page's Markdown; the text layer of a hostile PDF is cut by its reader long before
+# A page's Markdown; the text layer of a hostile PDF is cut by its reader long before.
+LARGEST_FRAME = 64 << 20
 HEADER = struct.Struct(">I")
 Frame = dict[str, Any]
 

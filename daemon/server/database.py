@@ -70,6 +70,5 @@ def connection(request: Request) -> Iterator[sqlite3.Connection]:
 
 
 Reading = Annotated[sqlite3.Connection, Depends(connection)]  # a parameter `conn: Reading` of an endpoint
-LibraryOf = Annotated[
-    Library, Depends(library)
-]  # `library: LibraryOf`; then `with library.writing() as conn`
+# `library: LibraryOf`; then `with library.writing() as conn`.
+LibraryOf = Annotated[Library, Depends(library)]

@@ -73,9 +73,8 @@ class Painter:
         self._process: subprocess.Popen[bytes] | None = None
         self._drawn = 0
         self._kept: OrderedDict[str, Picture] = OrderedDict()
-        self._intact: OrderedDict[tuple[bytes, int, int], str] = (
-            OrderedDict()
-        )  # (path, size, mtime) → SHA-256
+        # (path, size, mtime) → SHA-256
+        self._intact: OrderedDict[tuple[bytes, int, int], str] = OrderedDict()
 
     def kept(self, key: str) -> Picture | None:
         """The picture of that key, if it is still in memory."""
