@@ -117,10 +117,8 @@ CURVES: dict[str, CostCurve] = {
 
 _BEGIN = 8.0  # cost that the rate a page begins with, 2 tokens, counts for
 _FADE = 0.98  # of the running totals of tokens and cost, a pass
-_UNKNOWN_FIRST, _UNKNOWN_LATER = (
-    0.5,
-    0.8,
-)  # acceptance of drafts that come without chances, before any was seen
+# Acceptance of drafts that come without chances, before any was seen.
+_UNKNOWN_FIRST, _UNKNOWN_LATER = 0.5, 0.8
 _UNKNOWN_WEIGHT = 6.0
 # What later passes gain where a draft holds counts for half: one that fails is mostly found again, and gains as well.
 _HELD = 0.5

@@ -15,9 +15,8 @@ from storage.database import transaction
 
 USER = "user"
 DISK_FULL = "disk_full"
-LOW_BYTES = (
-    32 << 20
-)  # work stops with less free space than that, so that the reason can still be written down
+# Work stops with less free space than that, so that the reason can still be written down.
+LOW_BYTES = 32 << 20
 NO_SPACE = "no space left for the database"
 
 

@@ -88,9 +88,8 @@ def begin(
     from mlx_vlm.quant_utils import quantize_model
     from mlx_vlm.utils import load_config, load_model, skip_multimodal_module
 
-    if checkpoint.inspect(folder, trusted=[folder]).config.get(
-        "model_file"
-    ):  # load_model would run it, trusted or not
+    # load_model would run it, trusted or not
+    if checkpoint.inspect(folder, trusted=[folder]).config.get("model_file"):
         raise UntrustedModelError(
             "config.json names a Python file as `model_file`", file=folder, remedy="remove that entry"
         )

@@ -19,9 +19,8 @@ from storage.errors import ModelError, OutOfMemoryError
 
 log = logging.getLogger(__name__)
 
-ADAPTER_VERSION = (
-    1  # part of the encoder fingerprint: raise it when features of old versions must not be used
-)
+# Part of the encoder fingerprint: raise it when features of old versions must not be used.
+ADAPTER_VERSION = 1
 # Where the image goes is found by its token's id; the other two get a mask from their processors.
 _FINDS_IMAGE_BY_ID = frozenset({"dots_ocr", "glm_ocr", "paddleocr_vl"})
 CACHE_LIMIT_BYTES = 1 << 30  # MLX keeps freed buffers for reuse without bound unless told otherwise
@@ -72,10 +71,8 @@ def load(folder: Path, *, trusted: Iterable[Path] = (), memory_bytes: int | None
     device = "cpu" if mx.default_device() == mx.Device(mx.cpu) else "gpu"
     dtype = "as stored"
     if device == "cpu":
-        # MLX's bf16 and fp16 never reach the BLAS, and its quantised matmul costs linearly in rows, which would eat
-        # up
-        # all that verifying blocks gains (3 M parameter model: 16 rows cost 15 single ones quantised, 1.85
-        # dequantised).
+        # MLX's bf16 and fp16 never reach the BLAS, and its quantised matmul costs linearly in rows, which would eat up
+        # all that verifying blocks gains (3 M parameter model: 16 rows cost 15 single ones, dequantised 1.85).
         dtype = to_float32(model, memory_bytes)
     _evaluate(model, found)
     loaded = LoadedModel(found, model, processor, device, dtype)

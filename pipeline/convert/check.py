@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PROMPT = "Extract the text content from this image."
-MAX_PIXELS = (
-    448 * 448
-)  # of the picture by default: at full size a block over a whole page takes a CPU minutes
+# Of the picture by default: at full size a block over a whole page takes a CPU minutes.
+MAX_PIXELS = 448 * 448
 # How far a stage may be off, as root mean square of the difference over that of the values; by how its weights are
 # kept. Measured with the tiny model (docs/dots-ocr.md); weights of another model are off by 1.
 # A quantised weight is unpacked in the precision of its scales, so even one kept as it was is off a little.

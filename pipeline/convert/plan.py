@@ -96,9 +96,8 @@ def examine(folder: Path, *, trusted: Iterable[Path] = ()) -> Plan:
     stored = _by_own_name(weights.headers(found.weights), folder)
     left_out = tuple(sorted(name for name in stored if names.BALLAST.search(name)))
     wanted = {item.source: item for item in names.expected(sizes)}
-    if (
-        sizes.tied and "lm_head.weight" in stored
-    ):  # stored all the same, as some releases do: the loader reads it
+    # stored all the same, as some releases do: the loader reads it
+    if sizes.tied and "lm_head.weight" in stored:
         wanted |= {"lm_head.weight": Expected("lm_head.weight", None, wanted[_TABLE].shape, Part.LANGUAGE)}
     _check_names(wanted, stored.keys() - set(left_out), folder)
     entries = {source: _entry(item, stored, found) for source, item in wanted.items()}

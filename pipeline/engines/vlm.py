@@ -281,17 +281,17 @@ class VlmEngine:
         return self.history[1]
 
 
-def parse(output: Output, text: str, frame: AnswerSpace, hint: Sequence[Line]) -> Answer:
+def parse(output: Output, text: str, space: AnswerSpace, hint: Sequence[Line]) -> Answer:
     """The blocks of an answer in the form that a preset's model gives."""
     match output:
         case Output.DOTS_JSON:
-            return dots_json.parse(text, frame)
+            return dots_json.parse(text, space)
         case Output.GROUNDING:
-            return grounding.parse_ref(text, frame)
+            return grounding.parse_ref(text, space)
         case Output.DET:
-            return grounding.parse_det(text, frame)
+            return grounding.parse_det(text, space)
         case Output.TEXT:
-            return plain_text.parse(text, frame, hint)
+            return plain_text.parse(text, space, hint)
 
 
 def _space(output: Output, input_px: tuple[int, int] | None, page: PageImage) -> AnswerSpace:
