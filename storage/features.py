@@ -204,7 +204,9 @@ class FeatureStore:
             total += size
             model = _model_of(path)
             models[model] = models.get(model, 0) + size
-        return CacheStats(files, total, self._budget(total), models, self._saved_counters() + self.counters)
+        return CacheStats(
+            files, total, self._budget(total), models, saved_counters(self.folder) + self.counters
+        )
 
     def close(self) -> None:
         """`save_counters`; there is nothing else to let go of."""
@@ -215,7 +217,7 @@ class FeatureStore:
         if self.counters == Counters():
             return
         with contextlib.suppress(OSError), self._lock():  # the folder may be gone: no page fails for that
-            total = self._saved_counters() + self.counters
+            total = saved_counters(self.folder) + self.counters
             temp = self.folder / f"{TEMP_PREFIX}{os.getpid()}-counters"
             try:
                 temp.write_text(json.dumps(asdict(total)), encoding="utf-8")
@@ -225,9 +227,6 @@ class FeatureStore:
                 temp.unlink(missing_ok=True)
                 raise
             self.counters = Counters()
-
-    def _saved_counters(self) -> Counters:
-        return saved_counters(self.folder)
 
     def _path(self, key: str) -> Path:
         if not key.isalnum():

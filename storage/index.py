@@ -73,7 +73,7 @@ def search(
     the snippet, whose text has no control characters: use some as marks to be sure they are marks.
     """
     parsed = parse(query)
-    allowed = Allowed(file_filter(path, since, name, until), engine)
+    allowed = Allowed(_file_filter(path, since, name, until), engine)
     wanted = _Wanted(allowed, max(0, limit), max(0, offset), marks)
     if parsed.terms:
         return _search_pages(conn, parsed, wanted)
@@ -93,7 +93,7 @@ class _Wanted:
     marks: tuple[str, str]
 
 
-def file_filter(
+def _file_filter(
     path: str | None, since: float | None, name: str | None, until: float | None = None
 ) -> FileFilter | None:
     """The condition that `search` puts on files; None where it puts none."""
