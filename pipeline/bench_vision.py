@@ -6,6 +6,7 @@ What it shows is time alone: pages are blank, since no vision tower is faster on
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -51,6 +52,7 @@ def run(
 ) -> dict[str, Any]:
     """The figures as the JSON of `ocrd bench vision`. Raises: the errors of `storage.errors`."""
     from pipeline import model_files, opening
+    from pipeline.adapter import inputs
     from pipeline.convert import names
 
     location = model_files.locate(settings.model or "tiny", settings)
@@ -64,7 +66,7 @@ def run(
     rows = []
     for paper in papers:
         page = _page(loaded, paper)
-        count = int(page.grid.reshape(-1)[1].item() * page.grid.reshape(-1)[2].item())
+        count = math.prod(inputs.grid_of(page))
         blank = Figures(MLX, "gpu", paper, count, count, config.multiply_adds(count))
         rows += _mlx(loaded, page, blank, repeat)
         length = page_shapes.fit(count, found.lengths) if found is not None else count

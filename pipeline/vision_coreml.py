@@ -51,7 +51,7 @@ class CoreMLEncoder:
 
     def takes(self, page: PageInputs) -> bool:
         """Whether the page fits; one that is larger than the package's largest goes to MLX."""
-        rows, columns = _grid(page)
+        rows, columns = page_inputs.grid_of(page)
         fits = page_shapes.fit(rows * columns, self.package.lengths) is not None
         if not fits and not self._told:
             self._told = True
@@ -64,7 +64,7 @@ class CoreMLEncoder:
 
     def encode(self, page: PageInputs) -> Array:
         """(image tokens, hidden_size) float32. Raises: `EngineError` where Core ML fails or gives no numbers."""
-        rows, columns = _grid(page)
+        rows, columns = page_inputs.grid_of(page)
         config = self.package.config
         length = page_shapes.fit(rows * columns, self.package.lengths)
         if length is None:
@@ -82,11 +82,6 @@ class CoreMLEncoder:
         if not np.isfinite(features).all():
             raise EngineError("Core ML gave features that are no numbers")
         return features
-
-
-def _grid(page: PageInputs) -> tuple[int, int]:
-    _, rows, columns = (int(n) for n in page.grid.reshape(-1).tolist())
-    return rows, columns
 
 
 def open_encoder(settings: Settings, loaded: LoadedModel) -> CoreMLEncoder | None:

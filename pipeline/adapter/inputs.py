@@ -85,11 +85,17 @@ def _image_positions(loaded: LoadedModel, values: Mapping[str, Any]) -> tuple[in
     return tuple(i for i, flag in enumerate(flags.tolist()) if flag)
 
 
+def grid_of(inputs: PageInputs) -> tuple[int, int]:
+    """Rows and columns of patches, for models that have a patch grid."""
+    _, rows, columns = (int(n) for n in inputs.grid.reshape(-1).tolist())
+    return rows, columns
+
+
 def input_size(loaded: LoadedModel, inputs: PageInputs) -> tuple[int, int] | None:
     """Width and height in pixels of the image as the processor resized it; None for models without a patch grid."""
     if inputs.grid is None:
         return None
-    _, rows, columns = (int(n) for n in inputs.grid.reshape(-1).tolist())
+    rows, columns = grid_of(inputs)
     patch = int(getattr(loaded.model.config.vision_config, "patch_size", 14))
     return columns * patch, rows * patch
 

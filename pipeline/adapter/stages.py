@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.adapter import inputs as page_inputs
-from pipeline.adapter.inputs import PageInputs, device_error
+from pipeline.adapter.inputs import PageInputs, as_float32, device_error, grid_of
 from pipeline.adapter.loading import LoadedModel, to_float32
 
 LOGIT_ROWS = 16  # of the prompt's end; a row is 150,000 wide
@@ -35,10 +35,9 @@ class PageArrays:
 
 def arrays(prepared: PageInputs) -> PageArrays:
     """A prepared page as numpy arrays."""
-    _, rows, columns = (int(n) for n in prepared.grid.reshape(-1).tolist())
-    pixels = np.array(prepared.pixels.astype(mx.float32))
+    pixels = as_float32(prepared.pixels)
     ids = np.array(prepared.ids.reshape(-1), dtype=np.int64)
-    return PageArrays(pixels.reshape(pixels.shape[0], -1), (rows, columns), ids, prepared.positions)
+    return PageArrays(pixels.reshape(pixels.shape[0], -1), grid_of(prepared), ids, prepared.positions)
 
 
 def run(loaded: LoadedModel, prepared: PageInputs, observe: Observer) -> None:
@@ -117,4 +116,4 @@ def _show(observe: Observer, name: str, output: Any) -> None:
 
 def _numpy(array: Any) -> NDArray[np.float32]:
     """(rows, D) float32, computed now."""
-    return np.array(array.astype(mx.float32)).reshape(-1, array.shape[-1])
+    return as_float32(array).reshape(-1, array.shape[-1])
