@@ -23,7 +23,14 @@ from pipeline.adapter import inputs as page_inputs
 from pipeline.adapter.inputs import PageInputs
 from pipeline.convert import coreml_package, extra, page_shapes, tower_inputs
 from pipeline.convert.coreml_package import INPUT, OUTPUT, ComputeUnits, Package
-from storage.errors import EngineError, EngineUnavailableError, ModelError, OcrdError, SettingsError
+from storage.errors import (
+    EngineError,
+    EngineUnavailableError,
+    ModelError,
+    OcrdError,
+    SettingsError,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from pipeline.adapter.loading import LoadedModel
@@ -74,8 +81,7 @@ class CoreMLEncoder:
         try:
             predicted = np.asarray(self.predict(packed), dtype=np.float32)
         except Exception as error:  # Core ML's own, through coremltools: anything
-            text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            raise EngineError(f"Core ML failed on the page ({text})") from error
+            raise EngineError(f"Core ML failed on the page ({first_line(error)})") from error
         if predicted.shape != (length // config.merged, config.hidden_size):
             raise EngineError(f"Core ML gave features of shape {predicted.shape}")
         features = predicted[: rows * columns // config.merged]
@@ -162,8 +168,9 @@ def load(package: Package, cache: Path, name: str, units: ComputeUnits | None = 
         compiled = _compiled(package, cache, name)
         model = ct.models.CompiledMLModel(str(compiled), _unit(units or package.compute_units))
     except Exception as error:  # of Core ML, through coremltools: anything
-        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise ModelError(f"Core ML does not load the package ({text})", file=package.path) from error
+        raise ModelError(
+            f"Core ML does not load the package ({first_line(error)})", file=package.path
+        ) from error
 
     def predict(packed: Array) -> Array:
         output: Array = model.predict({INPUT: packed})[OUTPUT]

@@ -354,6 +354,12 @@ def class_of(code: str) -> type[OcrdError] | None:
     return next((kind for kind in error_classes() if kind.code == code), None)
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, as a part of our own message: its first line, or its type where it says nothing."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
+
+
 def from_os_error(error: OSError, *, file: Path | str | None = None, page: int | None = None) -> StorageError:
     """The matching `StorageError` for an `OSError`; errno decides, text never."""
     import errno

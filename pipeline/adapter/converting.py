@@ -20,7 +20,7 @@ from mlx.utils import tree_flatten, tree_map
 
 from pipeline import checkpoint
 from pipeline.adapter.loading import is_allocation
-from storage.errors import ModelError, OcrdError, OutOfMemoryError, UntrustedModelError
+from storage.errors import ModelError, OcrdError, OutOfMemoryError, UntrustedModelError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def begin(
 
 def _failure(error: RuntimeError, module: str) -> OcrdError:
     """MLX reads weights as it computes with them, so a file that became shorter shows here."""
-    text = (str(error).splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+    text = first_line(error).rstrip(".")
     if is_allocation(text):
         return OutOfMemoryError(f"converting {module} ran out of memory ({text})")
     return ModelError(f"{module} cannot be read ({text})")

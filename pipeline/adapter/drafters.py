@@ -21,7 +21,7 @@ from pipeline.adapter.drafting import ChainPage, ContextPage, DrafterPage
 from pipeline.adapter.loading import LoadedModel, embedding_rows, to_float32
 from pipeline.adapter.session import MlxSession
 from pipeline.adapter.taps import layer_count
-from storage.errors import ModelError, SettingsError
+from storage.errors import ModelError, SettingsError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +89,9 @@ def _from_folder(kind: str, folder: Path, trusted: Iterable[Path]) -> Any:
     try:
         model, found = load_drafter(str(folder), None)
     except Exception as error:  # mlx-vlm raises anything
-        said = (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
-        raise ModelError(f"mlx-vlm cannot load the drafter: {said}", file=folder) from error
+        raise ModelError(
+            f"mlx-vlm cannot load the drafter: {first_line(error).rstrip('.')}", file=folder
+        ) from error
     found = "dspark" if hasattr(model, "markov_head") else found
     if found != kind:
         raise ModelError(

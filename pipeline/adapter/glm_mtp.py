@@ -17,7 +17,7 @@ from mlx_vlm.models.cache import KVCache
 from mlx_vlm.models.glm_ocr.language import GlmOcrDecoderLayer
 from mlx_vlm.speculative.drafters.mtp_base import AutoregressiveMTPDraftModel
 
-from storage.errors import ModelError
+from storage.errors import ModelError, first_line
 
 BLOCK = (
     4  # three drafted tokens: one layer used again and again, each time further from what it was trained on
@@ -111,8 +111,7 @@ def load(language_model: Any, folder: Path, weights: tuple[Path, ...]) -> GlmOcr
     try:
         model.load_weights(list(named.items()), strict=True)
     except ValueError as error:
-        said = str(error).splitlines()[0][:200]
         raise ModelError(
-            f"its layer {text.num_hidden_layers} (mtp) cannot be used: {said}", file=folder
+            f"its layer {text.num_hidden_layers} (mtp) cannot be used: {first_line(error)}", file=folder
         ) from error
     return model

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.adapter.loading import LoadedModel, is_allocation
-from storage.errors import EngineError, ImageRefusedError, OutOfMemoryError
+from storage.errors import EngineError, ImageRefusedError, OutOfMemoryError, first_line
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -156,7 +156,7 @@ def embed(loaded: LoadedModel, inputs: PageInputs, features: Any) -> Any:
 
 def device_error(error: RuntimeError, what: str) -> EngineError:
     """MLX reports everything as RuntimeError; the text tells a failed allocation from the rest."""
-    text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    text = first_line(error)
     if is_allocation(text):
         return OutOfMemoryError(f"{what} ran out of memory ({text})")
     return EngineError(f"{what} failed ({text})")

@@ -15,7 +15,7 @@ import psutil
 
 from pipeline import blas, checkpoint
 from pipeline.checkpoint import Checkpoint
-from storage.errors import ModelError, OutOfMemoryError
+from storage.errors import ModelError, OutOfMemoryError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def _load(found: Checkpoint) -> tuple[Any, Any]:
 
 
 def _failure(error: Exception, what: str, found: Checkpoint) -> ModelError | OutOfMemoryError:
-    text = _first_line(error)
+    text = first_line(error).rstrip(".")
     kind = OutOfMemoryError if isinstance(error, RuntimeError) and is_allocation(text) else ModelError
     return kind(f"{what}: {text}", file=found.folder)
 
@@ -108,11 +108,6 @@ def _failure(error: Exception, what: str, found: Checkpoint) -> ModelError | Out
 def is_allocation(text: str) -> bool:
     """Whether the text of one of MLX's errors, which all are of one kind, tells of a failed allocation."""
     return "alloc" in text.lower() or "memory" in text.lower()
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300].rstrip(".")
 
 
 def _evaluate(model: Any, found: Checkpoint) -> None:

@@ -35,7 +35,7 @@ from pipeline.convert.coreml_package import (
 from pipeline.convert.page_shapes import PixelBudget, Shapes
 from pipeline.convert.plan import Plan
 from pipeline.convert.tower_config import TowerConfig
-from storage.errors import ExistsError, ModelError, SettingsError, from_os_error
+from storage.errors import ExistsError, ModelError, SettingsError, first_line, from_os_error
 
 _TRACED = 64  # patches in the example input: no size of it stays in the program
 
@@ -174,8 +174,7 @@ def build(tower: Any, lengths: tuple[int, ...], options: Options, weights_sha256
     except OSError:
         raise
     except Exception as error:  # coremltools raises anything
-        text = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        raise ModelError(f"coremltools cannot convert the tower ({text})") from error
+        raise ModelError(f"coremltools cannot convert the tower ({first_line(error)})") from error
     model.short_description = "dots.ocr's vision tower: patches of a page to image tokens"
     model.user_defined_metadata.update(
         {

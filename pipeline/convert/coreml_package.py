@@ -15,7 +15,7 @@ from typing import Any
 from pipeline import checkpoint
 from pipeline.convert import extra
 from pipeline.convert.tower_config import TowerConfig
-from storage.errors import ModelError
+from storage.errors import ModelError, first_line
 
 SUFFIX = ".mlpackage"
 INPUT = "patches"
@@ -65,9 +65,8 @@ def read(path: Path) -> Package:
     try:
         spec = coremltools.models.utils.load_spec(str(path))
     except Exception as error:  # coremltools raises anything, bare Exception included
-        text = (str(error).splitlines() or [""])[0]
         raise ModelError(
-            f"no Core ML package that can be read ({text})", file=path, remedy=_REMEDY
+            f"no Core ML package that can be read ({first_line(error)})", file=path, remedy=_REMEDY
         ) from error
     return describe(path, spec)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pipeline.convert import extra, mil_ops
-from storage.errors import ModelError
+from storage.errors import ModelError, first_line
 
 
 class MilProgram:
@@ -33,8 +33,9 @@ class MilProgram:
                 spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir
             )
         except Exception as error:  # coremltools raises anything, bare Exception included
-            text = (str(error).splitlines() or [""])[0]
-            raise ModelError(f"the package's program cannot be read ({text})", file=package) from error
+            raise ModelError(
+                f"the package's program cannot be read ({first_line(error)})", file=package
+            ) from error
         self._main = program.functions["main"]
 
     def ops(self) -> Counter[str]:
