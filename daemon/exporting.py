@@ -11,7 +11,7 @@ from pathlib import Path
 from storage import library, results
 from storage.errors import from_os_error
 from storage.exports import Format
-from storage.names import display_path
+from storage.names import bounds_below, display_path
 from storage.staging import Staging
 
 MODE = 0o666  # less the umask: whoever asks for a file gets an ordinary one
@@ -40,7 +40,7 @@ def choose(conn: sqlite3.Connection, paths: Sequence[Path]) -> tuple[list[Chosen
 
 
 def _below(conn: sqlite3.Connection, folder: bytes) -> list[Chosen]:
-    start, end = folder.rstrip(b"/") + b"/", folder.rstrip(b"/") + b"0"  # "0" follows "/"
+    start, end = bounds_below(folder)
     rows = conn.execute(
         "SELECT path_bytes, document_id FROM files JOIN documents ON documents.id = document_id"
         " WHERE path_bytes >= ? AND path_bytes < ? AND pages_done > 0 ORDER BY path_bytes",

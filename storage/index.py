@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage import snippet
 from storage.folding import grams, normal
-from storage.names import name_filter
+from storage.names import bounds_below, name_filter
 from storage.query import Query, parse
 from storage.ranking import Allowed, FileFilter, rank
 from storage.records import FURNITURE, Box
@@ -132,7 +132,7 @@ def _below_filter(path: str) -> FileFilter:
     for spelt in _spellings([path.rstrip("/")]):
         key = _as_stored(spelt)
         clauses.append("f.path_bytes = ? OR (f.path_bytes > ? AND f.path_bytes < ?)")
-        values += [key, key + b"/", key + b"0"]  # "0" follows "/"
+        values += [key, *bounds_below(key)]
     return f"({' OR '.join(clauses)})", values
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from storage import documents
 from storage.content import LinkOutcome, link
 from storage.database import transaction
-from storage.names import display_path, name_key
+from storage.names import bounds_below, display_path, name_key
 from storage.retrying import retry
 from storage.roots import add_root, set_root_state, set_root_watch
 
@@ -261,9 +261,8 @@ def _rows(conn: sqlite3.Connection, paths: list[bytes], *, below: bool = False) 
     for path in paths:
         rows = conn.execute("SELECT * FROM files WHERE path_bytes = ?", (path,)).fetchall()
         if below:
-            folder = path.rstrip(b"/")
             rows += conn.execute(
-                "SELECT * FROM files WHERE path_bytes > ? AND path_bytes < ?", (folder + b"/", folder + b"0")
+                "SELECT * FROM files WHERE path_bytes > ? AND path_bytes < ?", bounds_below(path)
             ).fetchall()
         found.update((row["id"], row) for row in rows)
     return list(found.values())

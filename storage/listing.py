@@ -1,4 +1,4 @@
-"""Files of the library as a person looks through them: sorted, filtered, some at a time; and the folders they lie in.
+"""Files of the library as a person looks through them: sorted, filtered, some at a time.
 
 No request reads all rows. Without filters the wanted rows are read off an index. Filters that leave few files start
 from those files; any other filter is tried on a bounded number of rows, and what comes back says where to go on.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import Any
 
-from storage.names import display_path, name_filter
+from storage.names import bounds_below, name_filter
 from storage.status import UNFINISHED, failed_ids
 
 NARROW = 2_000  # so few files are looked at one by one
 _WINDOWS = (200, 800, 2_000, 2_000, 2_000)  # rows a filter is tried on in one request, step by step
-_FOLDER_STEPS = 5_000
 
 Position = tuple[Any, int]  # what a file is sorted by, and its id
 
@@ -131,7 +128,7 @@ def _few(conn: sqlite3.Connection, filters: Filters) -> list[int] | None:
     if filters.folder is not None:
         ids = conn.execute(
             "SELECT id FROM files WHERE path_bytes > ? AND path_bytes < ? LIMIT ?",
-            (*_below(filters.folder), NARROW + 1),
+            (*bounds_below(filters.folder), NARROW + 1),
         ).fetchall()
         if len(ids) <= NARROW:
             return [row[0] for row in ids]
@@ -200,7 +197,7 @@ def _window(
                 values.append(bound)
     if sort is Sort.PATH and filters.folder is not None:
         conditions.append(f"{key} > ? AND {key} < ?")
-        values += _below(filters.folder)
+        values += bounds_below(filters.folder)
     if after is not None:
         beyond = "<" if descending else ">"
         conditions.append(f"{key} {beyond}= ? AND ({key} {beyond} ? OR f.id {beyond} ?)")
@@ -225,7 +222,7 @@ def _rows(conn: sqlite3.Connection, ids: list[int], filters: Filters) -> list[sq
         values += sorted(filters.states)
     if filters.folder is not None:
         conditions.append("f.path_bytes > ? AND f.path_bytes < ?")
-        values += _below(filters.folder)
+        values += bounds_below(filters.folder)
     if filters.part:
         conditions.append("instr(lower(f.path), lower(?)) > 0")
         values.append(filters.part)
@@ -251,83 +248,3 @@ def _rows(conn: sqlite3.Connection, ids: list[int], filters: Filters) -> list[sq
 
 def _position(row: sqlite3.Row, sort: Sort) -> Position:
     return row[_KEYS[sort].partition(".")[2]], row["id"]
-
-
-def _below(folder: bytes) -> tuple[bytes, bytes]:
-    """Bounds, themselves outside, of the paths below a folder."""
-    plain = folder.rstrip(b"/")
-    return plain + b"/", plain + b"0"  # "0" follows "/"
-
-
-# --- folders -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FolderRow:
-    """A folder with files in it or below it."""
-
-    path: bytes
-    is_root: bool
-
-    @property
-    def shown(self) -> str:
-        """The path for people."""
-        return display_path(self.path)
-
-
-def folders(
-    conn: sqlite3.Connection, below: bytes | None = None, limit: int = 500
-) -> tuple[list[FolderRow], bool]:
-    """The folders directly below one, in order, and whether there are more than are told.
-
-    Without `below`: the watched folders, and the uppermost ones that hold other files.
-    """
-    roots = {bytes(row[0]) for row in conn.execute("SELECT path_bytes FROM roots")}
-    found: dict[bytes, None] = {}
-    steps = iter(range(_FOLDER_STEPS))
-    for folder in _children(conn, below, steps) if below is not None else _tops(conn, roots, steps):
-        found[folder] = None
-        if len(found) > limit:
-            break
-    more = len(found) > limit or next(steps, None) is None
-    kept = [folder for folder in found if below is not None or not _is_inside(folder, found)]
-    return [FolderRow(folder, folder in roots) for folder in islice(sorted(kept), limit)], more
-
-
-def _children(conn: sqlite3.Connection, below: bytes, steps: Iterator[int]) -> Iterator[bytes]:
-    at, end = _below(below)
-    start = len(at)
-    for _ in steps:
-        path = _first_path(conn, at, end)
-        if path is None:
-            return
-        name, slash, _ = path[start:].partition(b"/")
-        if slash:
-            yield path[:start] + name
-            at = path[:start] + name + b"0"  # past all that lies below it
-        else:
-            at = path + b"\0"
-
-
-def _tops(conn: sqlite3.Connection, roots: set[bytes], steps: Iterator[int]) -> Iterator[bytes]:
-    at, end = b"/", b"0"
-    for _ in steps:
-        path = _first_path(conn, at, end)
-        if path is None:
-            return
-        parents = [path[:i] for i in range(1, len(path)) if path[i : i + 1] == b"/"]
-        folder = next((parent for parent in parents if parent in roots), parents[-1] if parents else b"/")
-        yield folder
-        at = folder.rstrip(b"/") + b"0"
-
-
-def _is_inside(folder: bytes, others: dict[bytes, None]) -> bool:
-    return any(folder[:i] in others for i in range(1, len(folder)) if folder[i : i + 1] == b"/")
-
-
-def _first_path(conn: sqlite3.Connection, at: bytes, end: bytes) -> bytes | None:
-    row = conn.execute(
-        "SELECT path_bytes FROM files WHERE path_bytes >= ? AND path_bytes < ? ORDER BY path_bytes LIMIT 1",
-        (at, end),
-    ).fetchone()
-    return None if row is None else bytes(row[0])

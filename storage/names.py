@@ -1,4 +1,4 @@
-"""Names of files as text: what a person is shown, and what a name is found by."""
+"""Names of files: as text for people, as what a name is found by, and as a range below a folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def display_path(path: bytes) -> str:
 def name_key(path: bytes) -> str:
     """What a file is found by (`files.name_key`): the last part of its path, folded."""
     return fold_name(display_path(path.rpartition(b"/")[2]))
+
+
+def bounds_below(folder: bytes) -> tuple[bytes, bytes]:
+    """Bounds, themselves outside, of the paths below a folder."""
+    plain = folder.rstrip(b"/")
+    return plain + b"/", plain + b"0"  # "0" follows "/"
 
 
 def fold_name(name: str) -> str:

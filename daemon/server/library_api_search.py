@@ -23,7 +23,7 @@ from daemon.server.library_api_parameters import (
     Words,
     problem,
 )
-from storage import hours, index, listing
+from storage import folders, hours, index
 from storage.query import parse
 
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
@@ -113,7 +113,7 @@ def list_folders(
     limit: Annotated[int, Query(ge=1, le=1000)] = 500,
 ) -> shapes.FolderList:
     """The folders with documents directly below one; without `below` the uppermost ones."""
-    rows, more = listing.folders(conn, os.fsencode(below) if below else None, limit)
+    rows, more = folders.level(conn, os.fsencode(below) if below else None, limit)
     found = [
         shapes.Folder(path=row.shown, name=row.shown.rpartition("/")[2] or "/", is_root=row.is_root)
         for row in rows

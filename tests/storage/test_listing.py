@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import hours, listing, page_rows, recent, status
+from storage import folders, hours, listing, page_rows, recent, status
 from storage.database import open_database
 from storage.listing import Filters, Sort
 from storage.names import name_key
@@ -134,19 +134,19 @@ def test_folders_are_those_directly_below(library: sqlite3.Connection) -> None:
     library.execute(
         "INSERT INTO roots (path, path_bytes, added_at) VALUES ('/top/03', CAST('/top/03' AS BLOB), 1)"
     )
-    below, more = listing.folders(library, b"/top")
+    below, more = folders.level(library, b"/top")
     paths = {row[0].split("/")[2] for row in library.execute("SELECT path FROM files")}
     assert [row.path for row in below] == sorted(f"/top/{name}".encode() for name in paths) and not more
     assert [row.path for row in below if row.is_root] == [b"/top/03"]
-    deep, _ = listing.folders(library, b"/top/03/")
+    deep, _ = folders.level(library, b"/top/03/")
     assert [row.path for row in deep] == [b"/top/03/deep"]
-    some, more = listing.folders(library, b"/top", limit=2)
+    some, more = folders.level(library, b"/top", limit=2)
     assert len(some) == 2 and more
 
 
 def test_the_uppermost_folders_hold_everything(library: sqlite3.Connection) -> None:
     library.execute("UPDATE files SET path_bytes = CAST('/elsewhere/x.pdf' AS BLOB) WHERE id = 1")
-    tops, _ = listing.folders(library)
+    tops, _ = folders.level(library)
     paths = [bytes(row[0]) for row in library.execute("SELECT path_bytes FROM files")]
     assert all(any(path.startswith(top.path + b"/") for top in tops) for path in paths)
     assert not [a for a in tops for b in tops if a.path.startswith(b.path + b"/")]
@@ -211,8 +211,8 @@ def test_no_hot_path_reads_a_whole_table(library: sqlite3.Connection) -> None:
         index.search(library, "words", engine="vlm")
         index.search(library, "harb* 漢字", path="/top/03")
         listing.failed(library, 20)
-        listing.folders(library)
-        listing.folders(library, b"/top")
+        folders.level(library)
+        folders.level(library, b"/top")
         page_rows.around(library, 1, 1)
         page_rows.some(library, 1, after=0, limit=10, states=["failed"])
         recent.touched(library, recent.now(library), 50)
