@@ -149,7 +149,7 @@ class Workshop:
             stage.publish(os.fsencode(target))
         done = self.done | {shard.name: FileHash(digest.hexdigest(), target.stat().st_size)}
         notes = {name: asdict(entry) for name, entry in done.items()}
-        self.put(_STATE, _json({"fingerprint": self._fingerprint, "done": notes}))
+        self.put(_STATE, json_bytes({"fingerprint": self._fingerprint, "done": notes}))
         self.done = done  # only what is noted is found again
 
     def put(self, name: str, body: bytes) -> None:
@@ -180,7 +180,8 @@ def _contents(shard: Shard, source: Source) -> Iterator[bytes | memoryview]:
         yield from source.take(module)
 
 
-def _json(body: object) -> bytes:
+def json_bytes(body: object) -> bytes:
+    """A JSON file's bytes."""
     return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.convert import manifest
 from pipeline.convert.plan import Plan
-from pipeline.convert.shards import SHARD_BYTES, Shard, Workshop, index, lay_out, total_bytes
+from pipeline.convert.shards import SHARD_BYTES, Shard, Workshop, index, json_bytes, lay_out, total_bytes
 from pipeline.convert.vision_weights import check_space
 from storage.errors import DiskFullError, ExistsError, OcrdError, from_os_error
 
@@ -142,7 +142,7 @@ def _fill(
         | {"written": sum(len(s.pieces) for s in shards), "quantised_layers": conversion.quantised},
         "files": {shard.name: asdict(workshop.done[shard.name]) for shard in shards},
     }
-    workshop.put(manifest.NAME, _json(body))
+    workshop.put(manifest.NAME, json_bytes(body))
     workshop.publish(target)
     return Converted(target, len(shards), total_bytes(shards), conversion.quantised, resumed)
 
@@ -167,9 +167,9 @@ def _put_companions(workshop: Workshop, plan: Plan, config: dict[str, Any], shar
             path.name, _without_code(path.read_bytes()) if path.suffix == ".json" else path.read_bytes()
         )
     config.pop("auto_map", None)
-    workshop.put("config.json", _json(config))
+    workshop.put("config.json", json_bytes(config))
     if len(shards) > 1:
-        workshop.put("model.safetensors.index.json", _json(index(shards)))
+        workshop.put("model.safetensors.index.json", json_bytes(index(shards)))
 
 
 def _without_code(body: bytes) -> bytes:
@@ -182,8 +182,4 @@ def _without_code(body: bytes) -> bytes:
         return body
     if not isinstance(content, dict) or content.pop("auto_map", None) is None:
         return body
-    return _json(content)
-
-
-def _json(body: object) -> bytes:
-    return json.dumps(body, indent=1, ensure_ascii=False).encode()
+    return json_bytes(content)
