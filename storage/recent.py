@@ -15,7 +15,7 @@ class Marks:
     document_at: float = 0.0
 
 
-def now(conn: sqlite3.Connection) -> Marks:
+def newest(conn: sqlite3.Connection) -> Marks:
     """The newest of everything."""
     return Marks(
         conn.execute("SELECT coalesce(max(id), 0) FROM files").fetchone()[0],
@@ -47,7 +47,7 @@ def touched(conn: sqlite3.Connection, since: Marks, limit: int) -> tuple[list[in
     What a person asked to be read again is noticed once a page of it is begun.
     """
     marks = {"file_id": since.file_id, "page_at": since.page_at, "document_at": since.document_at}
-    until = now(conn)
+    until = newest(conn)
     found: dict[int, None] = {}
     for query in _TOUCHED:
         found.update(

@@ -161,7 +161,7 @@ class Lookout:
         if self._conn is None:
             self._conn = open_readonly(self.library.path, any_thread=True)
             self._version = -1
-            self._since = recent.now(self._conn)
+            self._since = recent.newest(self._conn)
         version = self._conn.execute("PRAGMA data_version").fetchone()[0]
         now = self.clock()
         if version == self._version and abs(now - self._told_at) < REST_S:

@@ -54,7 +54,7 @@ def measure(home: Path, repeat: int, clock: Callable[[], float]) -> dict[str, li
     def again(times: int, work: Callable[[], object]) -> list[float]:
         return [in_process.timed(1, work, clock) for _ in range(times)]
 
-    marks = recent.now(conn)
+    marks = recent.newest(conn)
     figures = {
         "search": each(queries, lambda text: search(conn, text)),
         "bare, ranked": each(queries, lambda text: in_process.bare(conn, text)),

@@ -215,7 +215,7 @@ def test_no_hot_path_reads_a_whole_table(library: sqlite3.Connection) -> None:
         folders.level(library, b"/top")
         page_rows.around(library, 1, 1)
         page_rows.some(library, 1, after=0, limit=10, states=["failed"])
-        recent.touched(library, recent.now(library), 50)
+        recent.touched(library, recent.newest(library), 50)
         status.notable(library, failures=10)
         status.failures_by_code(library)
         hours.by_reader(library)
