@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.proposers.neural import NEURAL
 from storage.errors import EngineError, SettingsError
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _measure(
     import mlx.core as mx
 
     reader = engine.reader()
-    if mode in NEURAL and (reader.drafter is None or reader.drafter.kind != mode):
+    if not reader.can_decode(mode):
         raise SettingsError(
             f"no drafter {mode} is loaded", remedy="name its folder with the setting `drafter`"
         )

@@ -186,6 +186,10 @@ class ModelReader:
         """`stream` to its end."""
         return to_end(self.stream(image, task, beside))
 
+    def can_decode(self, mode: str) -> bool:
+        """Whether a neural mode's drafter is loaded; any other mode needs none."""
+        return mode not in NEURAL or (self.drafter is not None and self.drafter.kind == mode)
+
     def _drafter_for(self, draft: registry.PageDraft | None) -> Drafter | None:
         """The neural drafter, where it was asked for; with `auto` where there is no reading to draft from."""
         if self.drafter is None:

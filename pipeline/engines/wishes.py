@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipeline.presets import Output, Preset, Task
-from pipeline.proposers.neural import NEURAL
 from storage.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def _decoding(reader: ModelReader, wishes: Wishes) -> DecodeSettings:
         settings = replace(settings, max_tokens=min(wishes.max_tokens, most))
     if wishes.mode is None or reader.drafts_off:
         return settings
-    if wishes.mode in NEURAL and (reader.drafter is None or reader.drafter.kind != wishes.mode):
+    if not reader.can_decode(wishes.mode):
         raise SettingsError(
             f"no drafter for the mode {wishes.mode!r} is loaded",
             remedy="choose auto, none, lookup or reference",
