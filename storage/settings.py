@@ -20,7 +20,7 @@ PREFIX = "OCRD_"
 FILE_NAME = "ocrd.toml"
 MASK = "***"
 # Variables with our prefix that are no settings: test switches, read where they are used.
-_FOREIGN = re.compile(r"OCRD_(?:CORPUS|FAILPOINTS)\Z|OCRD_FAKE_")
+_FOREIGN = re.compile(r"OCRD_(?:CHROMIUM|CORPUS|FAILPOINTS|SPEC_PAGES)\Z|OCRD_FAKE_")
 _NO_PASSWORD_MASK = stat.S_IRWXG | stat.S_IRWXO
 
 

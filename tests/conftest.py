@@ -13,11 +13,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from storage.database import open_database
 
+# What a person has set for their own library, or to get out into the net, is no part of a test.
+for name in [name for name in os.environ if name.startswith("OCRD_")]:
+    if name not in {"OCRD_CORPUS", "OCRD_SPEC_PAGES", "OCRD_CHROMIUM"}:
+        del os.environ[name]
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
 # Measuring a model takes seconds in every new home: tests that are about it switch it on.
-os.environ.setdefault("OCRD_CALIBRATE", "false")
+os.environ["OCRD_CALIBRATE"] = "false"
+# Drawn examples are judged by what comes out, not by how long a machine that has other things to do takes.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 The corpus is a folder with `MANIFEST.tsv` and `files/`: `OCRD_CORPUS`, or `../shared/corpus` beside this checkout.
 """
 
-import csv
 import hashlib
 import json
 import os
@@ -22,10 +21,8 @@ import pytest
 
 from pipeline.engines import tessdata
 from storage.errors import ExitCode, error_classes
+from tests.elsewhere import CORPUS, NO_CORPUS, ROOT, manifest
 
-ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or ROOT.parent / "shared" / "corpus")
-MANIFEST = CORPUS / "MANIFEST.tsv"
 OCRD = Path(sys.executable).parent / "ocrd"
 # Seconds in all, and every kind of outcome: text layers, one scan, an image, blank, locked, broken, empty.
 QUICK = (
@@ -73,16 +70,8 @@ class Row:
     expect: dict[str, Any]
 
 
-def manifest() -> list[Row]:
-    if not MANIFEST.is_file():
-        return []
-    with MANIFEST.open(encoding="utf-8", newline="") as lines:
-        rows = csv.DictReader(lines, delimiter="\t")
-        return [Row(row["file"], row["sha256"], row["tier"], json.loads(row["expect_json"])) for row in rows]
-
-
-ROWS = manifest()
-NO_CORPUS = pytest.mark.skipif(not ROWS, reason=f"no corpus: {MANIFEST} is missing (set OCRD_CORPUS)")
+ROWS = [Row(row["file"], row["sha256"], row["tier"], row["expect"]) for row in manifest()]
+needs_corpus = pytest.mark.skipif(not ROWS, reason=NO_CORPUS)
 
 
 @dataclass
@@ -183,7 +172,7 @@ def is_failed(page: dict[str, Any]) -> bool:
     return bool(page["stop_reason"] == "error")
 
 
-@NO_CORPUS
+@needs_corpus
 @every_row
 def test_outcome_is_the_expected_one(request: pytest.FixtureRequest, run_name: str, row: Row) -> None:
     document = request.getfixturevalue(run_name).documents[row.file]
@@ -202,7 +191,7 @@ def test_outcome_is_the_expected_one(request: pytest.FixtureRequest, run_name: s
             assert document["state"] == "done" or not allowed or code in allowed
 
 
-@NO_CORPUS
+@needs_corpus
 @every_readable_row
 def test_pages_say_what_they_must(request: pytest.FixtureRequest, run_name: str, row: Row) -> None:
     run = request.getfixturevalue(run_name)
@@ -231,7 +220,7 @@ def test_pages_say_what_they_must(request: pytest.FixtureRequest, run_name: str,
     assert failed == expect.get("page_errors", [] if expect["outcome"] == "ok" else failed)
 
 
-@NO_CORPUS
+@needs_corpus
 @every_run
 def test_every_sidecar_follows_the_schema(request: pytest.FixtureRequest, run_name: str) -> None:
     run = request.getfixturevalue(run_name)
@@ -244,7 +233,7 @@ def test_every_sidecar_follows_the_schema(request: pytest.FixtureRequest, run_na
         assert path.with_suffix(".md").is_file()
 
 
-@NO_CORPUS
+@needs_corpus
 @every_run
 def test_everything_that_came_in_is_accounted_for(request: pytest.FixtureRequest, run_name: str) -> None:
     run = request.getfixturevalue(run_name)
@@ -262,7 +251,7 @@ def test_everything_that_came_in_is_accounted_for(request: pytest.FixtureRequest
         assert status_code(states[file]) == (document["error"] or {}).get("code")
 
 
-@NO_CORPUS
+@needs_corpus
 @every_run
 def test_exit_code_tells_that_inputs_failed_for_several_reasons(
     request: pytest.FixtureRequest, run_name: str
@@ -276,7 +265,7 @@ def test_exit_code_tells_that_inputs_failed_for_several_reasons(
     assert "Traceback" not in run.stderr
 
 
-@NO_CORPUS
+@needs_corpus
 @every_run
 def test_originals_are_untouched_and_nothing_is_left_over(
     request: pytest.FixtureRequest, run_name: str
@@ -294,7 +283,7 @@ def test_originals_are_untouched_and_nothing_is_left_over(
         )
 
 
-@NO_CORPUS
+@needs_corpus
 @every_run
 def test_search_finds_what_was_read(request: pytest.FixtureRequest, run_name: str) -> None:
     run = request.getfixturevalue(run_name)

@@ -35,12 +35,10 @@ from pipeline.engines.fake import FakeEngine
 from storage import index, jobs, library, status
 from storage.database import open_database, open_readonly
 from storage.settings import Settings
+from tests.elsewhere import CORPUS, NO_CORPUS, corpus
 
 MakeFile = Callable[..., Path]
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
-needs_corpus = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="needs the corpus (../shared/corpus, or OCRD_CORPUS)"
-)
+needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=NO_CORPUS)
 TEMPORARY = ("part", "crdownload", "download", "tmp", "filepart")
 
 
@@ -198,13 +196,12 @@ def test_b05_b06_unfinished_names_are_ignored_until_renamed(
     assert house.states() == {"x.pdf": "done"}
 
 
-@needs_corpus
 def test_b07_files_that_cannot_be_opened_stop_neither_watcher_nor_worker(
     house: House, document: Path
 ) -> None:
     """https://github.com/ocrmypdf/OCRmyPDF/issues/1715"""
     for name in ("libreoffice-writer-password.pdf", "qpdf_zero_pages.pdf", "bad1.pdf"):
-        house.put(CORPUS / "files" / name, name)
+        house.put(corpus(name), name)
     house.pass_time(3.0)
     house.put(document, "after.pdf")
     house.wait_idle()

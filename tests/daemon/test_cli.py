@@ -25,9 +25,6 @@ TEXT = "The ledgers show water damage along the lower edge. 40 \x1b[2J boxes."
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("OCRD_"):
-            monkeypatch.delenv(name)
     folder = tmp_path / "home"
     monkeypatch.setenv("OCRD_HOME", str(folder))
     return folder

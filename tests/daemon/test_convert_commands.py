@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("OCRD_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("OCRD_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("OCRD_CALIBRATE", "false")
 
 
 def run(*arguments: object) -> Result:

@@ -24,9 +24,6 @@ DAY = 86_400.0
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("OCRD_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("OCRD_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 

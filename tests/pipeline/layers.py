@@ -1,19 +1,13 @@
-"""What tests of the text layer share: reading pages of a PDF made in the test, and the corpus where there is one."""
+"""What tests of the text layer share: reading pages of a PDF made in the test, and what the corpus says of its own."""
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from pipeline.source import open_source
 from pipeline.textlayer import TextLayer, read_text_layer
-
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
+from tests.elsewhere import manifest
 
 
 def read(data: bytes | Path, folder: Path, number: int = 1, reader: Callable | None = None) -> TextLayer:
@@ -29,21 +23,9 @@ def texts(layer: TextLayer) -> list[str]:
     return [line.text for line in layer.text.lines] if layer.text else []
 
 
-def corpus(name: str) -> Path:
-    """A file of the corpus; skips the test where there is none."""
-    path = CORPUS / "files" / name
-    if not path.exists():
-        pytest.skip(f"no corpus in {CORPUS} (OCRD_CORPUS names it)")
-    return path
-
-
 def corpus_rows() -> dict[str, dict]:
     """What must come out, by file name; empty without the corpus."""
-    manifest = CORPUS / "MANIFEST.tsv"
-    if not manifest.exists():
-        return {}
-    with manifest.open(encoding="utf-8") as file:
-        return {row["file"]: json.loads(row["expect_json"]) for row in csv.DictReader(file, delimiter="\t")}
+    return {row["file"]: row["expect"] for row in manifest()}
 
 
 def _passwords(name: str) -> tuple[str, ...]:

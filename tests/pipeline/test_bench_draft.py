@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from pipeline.bench_draft import ALL, FIXED, StoredPage
 from pipeline.reference.draft import Break
 from pipeline.schedule import FixedSchedule
 from storage.errors import EngineUnavailableError, SettingsError
+from tests.elsewhere import SPEC_PAGES
 from tests.pipeline.tokens import byte_pairs
 
 SAMPLES = Path(__file__).parents[1] / "data" / "drafts" / "pages.jsonl"
-STORED = Path(
-    os.environ.get("OCRD_SPEC_PAGES", Path(__file__).parents[3] / "shared" / "spec-pages" / "pages.json")
-)
 
 
 def test_pages_are_read_with_their_marks_and_boxes() -> None:
@@ -65,13 +62,13 @@ def test_a_proposer_that_is_none_is_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", bench_tokenizers.TOKENIZERS)
 def test_stored_pages_take_few_passes(tokenizer: str) -> None:
-    if not STORED.is_file():
-        pytest.skip(f"no stored pages at {STORED} (set OCRD_SPEC_PAGES)")
+    if not SPEC_PAGES.is_file():
+        pytest.skip(f"no stored pages in {SPEC_PAGES} (OCRD_SPEC_PAGES names them)")
     try:
         codec, stop = bench_tokenizers.load(tokenizer)
     except EngineUnavailableError as error:
         pytest.skip(f"{error.message}: {error.remedy}")
-    pages = bench_draft.read_pages(STORED)[::8]
+    pages = bench_draft.read_pages(SPEC_PAGES)[::8]
     total = bench_draft.Tally()
     for _, tally in bench_draft.run(pages, codec, stop, "reference", lambda: FixedSchedule(31)):
         total.add(tally)

@@ -1,10 +1,6 @@
 import io
-import json
-import os
 import time
 from collections.abc import Callable
-from csv import DictReader
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +14,8 @@ from pipeline.rasterise import rasterise
 from pipeline.source import open_source
 from storage.errors import OcrdError
 from storage.records import Line, PageText, Word
+from tests.elsewhere import NO_CORPUS, corpus, manifest
 
-ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or ROOT.parent / "shared" / "corpus")
 WIDTH, HEIGHT = 1654, 2339  # A4 at 200 dpi
 WHITE, PAPER = 255, 246
 LOREM = "Lorem ipsum dolor sit amet, consetetur sadipscing elitr, sed diam nonumy eirmod tempor"
@@ -228,7 +223,7 @@ def test_anything_printed_is_not_blank(name: str) -> None:
     assert not is_blank(page_image(picture, 200 if picture.width == WIDTH else 800))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(1, 300),
     st.integers(1, 300),
@@ -241,7 +236,7 @@ def test_even_pages_of_any_size_are_blank(width: int, height: int, mode: str, le
     assert is_blank(page_image(picture, dpi))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(0, 1400), st.integers(0, 2280), st.sampled_from("1234567890"), st.sampled_from([8, 10, 12])
 )
@@ -344,20 +339,18 @@ def test_lines_without_words_are_judged_by_their_text(dust: PageImage) -> None:
 BLANK_TOO = {("pdf2image-memory-error-test-400p.pdf", 2), ("vertical.pdf", 2), ("vertical.pdf", 3)}
 NEEDS_CJK_FONTS = {"noembed-sjis.pdf"}
 PAGES = 2  # of each file
+ROWS = manifest()
 
 
+@pytest.mark.skipif(not ROWS, reason=NO_CORPUS)
 def test_real_pages_are_blank_where_the_corpus_says_so() -> None:
-    if not (CORPUS / "MANIFEST.tsv").exists():
-        pytest.skip(f"no corpus in {CORPUS} (OCRD_CORPUS names it)")
     wrong = []
-    with (CORPUS / "MANIFEST.tsv").open(encoding="utf-8", newline="") as file:
-        rows = list(DictReader(file, delimiter="\t"))
-    for row in rows:
-        expected = json.loads(row["expect_json"])
+    for row in ROWS:
+        expected = row["expect"]
         if not expected["outcome"].startswith("ok") or row["file"] in NEEDS_CJK_FONTS:
             continue
         blank = {(row["file"], page) for page in expected.get("blank", ())} | BLANK_TOO
-        with open_source(CORPUS / "files" / row["file"]) as source:
+        with open_source(corpus(row["file"])) as source:
             for number in range(1, min(source.info.pages, PAGES) + 1):
                 try:
                     with source.page(number) as page:

@@ -123,7 +123,7 @@ RULES = st.sampled_from(
 SCRIPT = st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 10**6), script=SCRIPT, length=st.integers(0, 12), room=st.integers(1, 9),
     max_tokens=st.integers(0, 40), rules=RULES, stop=st.booleans(), watched=st.one_of(st.none(), st.integers(1, 6)),
@@ -170,7 +170,7 @@ def test_any_draft_gives_the_ids_of_one_token_at_a_time(
             assert target.cache[: len(written) - 1] == written[:-1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 10**6), script=SCRIPT, length=st.integers(1, 12))
 def test_near_ties_are_decided_by_a_single_row(
     seed: int, script: list[tuple[int, bool]], length: int

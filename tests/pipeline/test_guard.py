@@ -100,7 +100,7 @@ def test_the_description_holds_none_of_the_text() -> None:
     assert guard.verdict.note == "the model wrote the same 10 tokens 4 times over"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(period=st.integers(1, 1024), lead=st.integers(0, 300), seed=st.integers(0, 10**6))
 def test_every_period_is_found_before_the_sixth_copy(period: int, lead: int, seed: int) -> None:
     """Of units as long as a sentence, whatever repeats within them; what is shorter is allowed more (see above)."""
@@ -212,7 +212,7 @@ def test_what_another_reading_has_as_often_may_be_repeated() -> None:
     assert good.count("Anlage") in (11, 12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.integers(0, 4), max_size=400))
 def test_no_false_stop_on_text_without_four_copies(ids: list[int]) -> None:
     tokenizer = Words()
@@ -231,7 +231,7 @@ def test_no_false_stop_on_text_without_four_copies(ids: list[int]) -> None:
     assert any(guard.ids[-4 * p :] == guard.ids[-p:] * 4 for p in range(1, len(guard.ids) // 4 + 1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 2), max_size=200), st.integers(1, 40))
 def test_runs_are_those_counted_by_hand(ids: list[int], longest: int) -> None:
     tracker = PeriodTracker(longest, 4)
@@ -284,7 +284,7 @@ def decoded(text: str, proposer: Proposer, length: int) -> tuple[Outcome, Guard,
             return end.value, guard, target
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(length=st.integers(1, 40), name=st.sampled_from(["sentence", "rows", "short", "none"]))
 def test_the_result_does_not_depend_on_the_blocks(length: int, name: str) -> None:
     text = {

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from pipeline.pdf_chars import Characters, Style
 from pipeline.pdf_words import to_lines
 from storage.records import Direction, Line
+from tests.elsewhere import corpus
 from tests.pdf_factory import Page, pdf, text
-from tests.pipeline.layers import corpus, read, texts
+from tests.pipeline.layers import read, texts
 
 
 def lines(folder: Path, content: str, **page: object) -> list[Line]:
@@ -241,7 +242,7 @@ def test_cjk_text_has_no_spaces_between_its_characters(tmp_path: Path) -> None:
 # --- invariants ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.text("abcdeXYZ019", min_size=1, max_size=8), min_size=1, max_size=6),
     st.sampled_from([8, 10, 12, 24]),
@@ -261,7 +262,7 @@ def test_words_come_out_as_they_went_in(tmp_path: Path, words: list[str], size: 
 places = st.tuples(st.floats(-50, 700), st.floats(-50, 900), st.sampled_from("ab א1(漢字か-. \u0301"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(places, min_size=1, max_size=60),
     st.sampled_from([0.2, 9.0, 12.0, 700.0]),

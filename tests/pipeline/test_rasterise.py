@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from PIL import Image, ImageDraw
 
 from pipeline.rasterise import MAX_ENLARGEMENT, MAX_FINE_DPI, MIN_LONG_SIDE_PX, fit, rasterise, wanted_dpi
 from pipeline.source import open_source
+from tests.elsewhere import corpus
 
 ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or ROOT.parent / "shared" / "corpus")
 BUDGET = 16_000_000
 
 
@@ -51,13 +50,6 @@ def raster(path: Path, dpi: float = 200, max_pixels: int = BUDGET) -> Any:
         return rasterise(page, dpi=dpi, max_pixels=max_pixels)
 
 
-def real(name: str) -> Path:
-    path = CORPUS / "files" / name
-    if not path.exists():
-        pytest.skip(f"no corpus in {CORPUS} (OCRD_CORPUS names it)")
-    return path
-
-
 sides_pt = st.floats(0.5, 200_000, allow_nan=False)
 
 
@@ -76,7 +68,7 @@ def test_pixels_stay_square(width: float, height: float, max_pixels: int) -> Non
     assert abs(columns / width - rows / height) <= 1.5 / width + 1.5 / height
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(10, 3000), st.floats(10, 3000), st.integers(50, 600), st.data())
 def test_box_goes_to_points_and_back_within_a_pixel(
     width_pt: float, height_pt: float, dpi: int, data: st.DataObject
@@ -92,7 +84,7 @@ def test_box_goes_to_points_and_back_within_a_pixel(
     assert abs(row / image.scale_y - y) * image.scale_y <= 1
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.floats(1, 15_000), st.floats(1, 15_000), st.integers(36, 1200), st.integers(10_000, 300_000))
 def test_pdf_page_of_any_size_is_drawn_within_the_budget(
     tmp_path_factory: pytest.TempPathFactory, width: float, height: float, dpi: int, max_pixels: int
@@ -183,9 +175,9 @@ def test_colours_are_not_swapped(tmp_path: Path) -> None:
 
 def test_filled_fields_and_annotations_are_drawn() -> None:
     for name, least in (("annotation-freetext.pdf", 300), ("form_dd0293.pdf", 100_000)):
-        grey = raster(real(name)).image.convert("L")
+        grey = raster(corpus(name)).image.convert("L")
         assert sum(grey.histogram()[:128]) > least, name
-    with open_source(real("acroform.pdf")) as source, source.page(1) as page:
+    with open_source(corpus("acroform.pdf")) as source, source.page(1) as page:
         drawn = rasterise(page, dpi=200, max_pixels=BUDGET).image.convert("L")
         assert page.pdf.formenv is not None
     assert sum(drawn.histogram()[:128]) > 1000
@@ -196,6 +188,7 @@ import resource, sys, time
 from pathlib import Path
 from pipeline.rasterise import rasterise
 from pipeline.source import open_source
+from tests.elsewhere import corpus
 from storage.errors import OcrdError
 started, outcome = time.perf_counter(), "ok"
 try:
@@ -237,7 +230,7 @@ def peak_of(path: Path) -> tuple[str, int, float]:
 )
 def test_bombs_stay_small(name: str, outcome: str, peak_mb: int) -> None:
     """https://github.com/ocrmypdf/OCRmyPDF/issues/1104"""
-    found, peak, seconds = peak_of(real(name))
+    found, peak, seconds = peak_of(corpus(name))
     assert found == outcome
     assert peak < peak_mb
     assert seconds < 20

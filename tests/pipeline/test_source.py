@@ -1,13 +1,10 @@
 import contextlib
 import errno
 import io
-import json
 import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
-from csv import DictReader
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +30,10 @@ from storage.errors import (
     UnsupportedError,
     VanishedError,
 )
+from tests.elsewhere import CORPUS, NO_CORPUS, corpus, manifest
 
 ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or ROOT.parent / "shared" / "corpus")
+ROWS = manifest()
 ENCRYPTED = ROOT / "tests" / "data" / "encrypted.pdf"  # user password test_user, owner password test_owner
 
 
@@ -573,7 +571,7 @@ def test_cut_off_images_are_corrupt(tmp_path: Path, suffix: str) -> None:
     assert failure.value.file == path
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data(), kind=st.sampled_from(["PNG", "JPEG", "TIFF", "WEBP", "GIF", "BMP"]))
 def test_damaged_images_fail_as_ours(tmp_path: Path, data: st.DataObject, kind: str) -> None:
     picture = Image.linear_gradient("L").resize((48, 48))
@@ -592,7 +590,7 @@ def test_damaged_images_fail_as_ours(tmp_path: Path, data: st.DataObject, kind: 
         assert error.exit_code != 70
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_pdfs_fail_as_ours(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(raw_pdf(*with_attachment(), stream(b"BT ET")))
@@ -689,22 +687,14 @@ def test_error_of_the_system_while_decoding_is_a_storage_error(
 # --- real files ----------------------------------------------------------------------------------------------
 
 
-def corpus_rows() -> Iterator[Any]:
-    if not (CORPUS / "MANIFEST.tsv").exists():
-        yield pytest.param({}, marks=pytest.mark.skip(reason=f"no corpus in {CORPUS} (OCRD_CORPUS names it)"))
-        return
-    with (CORPUS / "MANIFEST.tsv").open(encoding="utf-8", newline="") as file:
-        for row in DictReader(file, delimiter="\t"):
-            yield pytest.param(row, id=row["file"])
-
-
 # The manifest gives the unrotated size here, and says in its note that the page is shown upright.
 DISPLAYED_UPRIGHT = {"rotated_skew.pdf": {"1": [612, 792]}}
 
 
-@pytest.mark.parametrize("row", list(corpus_rows()))
-def test_real_file_opens_as_expected(row: dict[str, str]) -> None:
-    expected, path = json.loads(row["expect_json"]), CORPUS / "files" / row["file"]
+@pytest.mark.skipif(not ROWS, reason=NO_CORPUS)
+@pytest.mark.parametrize("row", ROWS or [{}], ids=lambda row: row.get("file", "none"))
+def test_real_file_opens_as_expected(row: dict[str, Any]) -> None:
+    expected, path = row["expect"], CORPUS / "files" / row["file"]
     stale_code()
     codes, failed, sizes = set(), set(), {}
     try:
@@ -754,10 +744,7 @@ def test_real_file_opens_as_expected(row: dict[str, str]) -> None:
     ],
 )
 def test_real_file_warns(file: str, codes: list[str]) -> None:
-    path = CORPUS / "files" / file
-    if not path.exists():
-        pytest.skip(f"no corpus in {CORPUS} (OCRD_CORPUS names it)")
-    with open_source(path) as source:
+    with open_source(corpus(file)) as source:
         assert [warning.code for warning in source.info.warnings] == codes
 
 

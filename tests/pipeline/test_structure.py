@@ -63,7 +63,7 @@ def characters(texts: list[str]) -> Counter[str]:
     return Counter("".join("".join(text.split()) for text in texts))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PAGES)
 def test_every_character_is_in_exactly_one_block(page: PageText):
     blocks = structure(page)
@@ -75,7 +75,7 @@ def test_every_character_is_in_exactly_one_block(page: PageText):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(PAGES)
 def test_boxes_of_blocks_are_finite_and_hold_their_lines(page: PageText):
     for block in structure(page):

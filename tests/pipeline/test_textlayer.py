@@ -10,8 +10,9 @@ from pipeline import structure, textlayer
 from pipeline.source import open_source
 from storage.errors import OcrdError
 from storage.records import LayerVerdict
+from tests.elsewhere import NO_CORPUS, corpus
 from tests.pdf_factory import Page, pdf, picture, rule, scan, text
-from tests.pipeline.layers import CORPUS, corpus, corpus_rows, read, texts
+from tests.pipeline.layers import corpus_rows, read, texts
 
 ROWS = {name: row for name, row in corpus_rows().items() if name.endswith(".pdf")}
 # Born digital: the layer is the text of these pages. All other PDFs of the corpus are scans, broken or empty.
@@ -127,12 +128,12 @@ def test_page_without_text_has_no_layer(name: str, tmp_path: Path) -> None:
     assert read(corpus(f"{name}.pdf"), tmp_path).verdict is LayerVerdict.ABSENT
 
 
-@pytest.mark.skipif(not ROWS, reason=f"no corpus in {CORPUS} (OCRD_CORPUS names it)")
+@pytest.mark.skipif(not ROWS, reason=NO_CORPUS)
 def test_every_pdf_of_the_corpus_that_opens_gets_a_verdict(tmp_path: Path) -> None:
     judged = 0
     for name in ROWS:
         try:
-            layer = read(CORPUS / "files" / name, tmp_path)
+            layer = read(corpus(name), tmp_path)
         except OcrdError:
             continue
         judged += 1

@@ -32,7 +32,7 @@ def only_file(store: FeatureStore) -> Path:
     return path
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(["F32", "F16", "BF16"]), st.integers(0, 5), st.integers(0, 9), st.integers(0, 99))
 def test_what_is_put_comes_back_bitwise(
     tmp_path_factory: pytest.TempPathFactory, dtype: str, rows: int, width: int, seed: int
@@ -63,7 +63,7 @@ def test_a_file_cut_at_any_byte_is_a_miss_and_deleted(store: FeatureStore) -> No
     assert store.counters.torn == len(whole)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_flipped_bit_is_a_miss(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     store = FeatureStore(tmp_path_factory.mktemp("features"), 1 << 20)

@@ -222,7 +222,7 @@ def test_any_string_is_a_safe_query(library: Library, query: str) -> None:
 
 
 @given(query=st.text(alphabet=st.characters(exclude_categories=()), max_size=60))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_no_string_breaks_the_search(library: Library, query: str) -> None:
     search(library.conn, query)
 
@@ -233,7 +233,7 @@ def pages_of_text() -> st.SearchStrategy[str]:
 
 
 @given(text=pages_of_text(), data=st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_every_word_of_a_page_finds_it_and_is_marked(
     library: Library, text: str, data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -233,12 +233,4 @@ def schema(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def test_queue_keeps_its_promises(schema: bytes) -> None:
     machine = type("Machine", (Queue,), {"schema": schema})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=60,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))

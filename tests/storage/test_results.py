@@ -4,7 +4,7 @@ import dataclasses
 import sqlite3
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import jobs, library, results, status
@@ -290,7 +290,6 @@ lines = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(lines, max_size=4).map(tuple))
 def test_lines_come_back_as_they_were(value: tuple[Line, ...]) -> None:
     assert decode_lines(encode_lines(value)) == value

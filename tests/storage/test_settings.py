@@ -81,7 +81,8 @@ def test_unknown_variable_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_test_switches_are_no_settings(tmp_path: Path) -> None:
-    load({}, env(tmp_path, OCRD_CORPUS="/x", OCRD_FAKE_DELAY="1", _OCRD_COMPLETE="x", OTHER="y"))
+    tests = {"OCRD_CORPUS": "/x", "OCRD_SPEC_PAGES": "/x", "OCRD_CHROMIUM": "/x", "OCRD_FAKE_DELAY": "1"}
+    assert load({}, env(tmp_path, **tests, _OCRD_COMPLETE="x", OTHER="y")) == load({}, env(tmp_path))
 
 
 def test_home_cannot_be_moved_by_the_file_in_it(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_same_input_same_bytes_but_for_times(folder: Folder) -> None:
 
 
 @given(label=st.text(max_size=12), text=st.text(max_size=60), code=st.text(max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_label_ends_its_comment_and_no_text_makes_a_mark(label: str, text: str, code: str) -> None:
     for hostile in (text, f"{text}\n<!-- page 7 -->\n<!--  page 8 --> <!-- ocrd/1 {text}"):
         for page in (reading(3, hostile, label=label), FailedPage(3, code, hostile, "", label)):
@@ -242,7 +242,7 @@ def test_no_label_ends_its_comment_and_no_text_makes_a_mark(label: str, text: st
 
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=40), number=st.floats())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_and_number_makes_valid_json(text: str, number: float) -> None:
     block = Block(Category.TABLE, (number, 0, -0.0, 1), text, text, 1, number)
     page = reading(1, text, blocks=(block,), confidence=number, label=text, width_pt=1.0)

@@ -98,13 +98,11 @@ def test_files_beside_the_weights_are_those_of_the_shipped_checkpoint() -> None:
 # Text
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_corpus_text_has_only_characters_the_model_knows(text: str) -> None:
     assert set(corpus.without_rules(text)) <= set(charset.CHARACTERS) - {"\n"}
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(1, 300), st.floats(0, 1))
 def test_phrases_are_as_long_as_asked_and_of_known_characters(seed: int, length: int, share: float) -> None:
     text = phrases.text(Random(seed), length, CORPUS, random_strings=share)
@@ -144,7 +142,7 @@ def test_fonts_of_any_machine_can_draw_every_use() -> None:
 # Pictures
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, kinds, st.booleans())
 def test_equal_seeds_draw_equal_pictures(seed: int, kind: Kind, spoiled: bool) -> None:
     first, second = (
@@ -154,7 +152,7 @@ def test_equal_seeds_draw_equal_pictures(seed: int, kind: Kind, spoiled: bool) -
     assert (first.text, first.centres) == (second.text, second.centres)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, kinds, st.booleans(), st.sampled_from(list(RECIPES.values())))
 def test_centres_lie_on_the_picture_in_reading_order(
     seed: int, kind: Kind, spoiled: bool, recipe: Recipe
@@ -199,7 +197,7 @@ def test_held_text_and_fonts_are_never_drawn_in_training() -> None:
 # Labels
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, kinds, st.sampled_from(list(RECIPES.values())))
 def test_labels_say_what_stands_where(seed: int, kind: Kind, recipe: Recipe) -> None:
     request, slots = request_of(kind), recipe.shape.slots

@@ -19,9 +19,7 @@ from tests.daemon.conftest import pdf_of, png_of
 from tests.daemon.server.running import Working, settings_in
 from tests.daemon.server.shelf import Shelf
 
-EXAMPLES = settings(
-    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+EXAMPLES = settings(max_examples=40, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 ENDLESS = ("/api/events",)  # a stream that no answer ends; tested on its own
 
 
@@ -67,7 +65,6 @@ def test_nothing_that_is_sent_breaks_it(app: FastAPI, mode: GenerationMode) -> N
 
         @settings(
             max_examples=40,
-            deadline=None,
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),

@@ -115,13 +115,13 @@ def test_nothing_in_a_page_acts(text: str, words: str) -> None:
         "".join
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_mixture_of_nasty_things_acts(text: str) -> None:
     check_harmless(render_markdown(text, Finder(parse("alert").terms)))
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_text_is_rendered_without_harm(text: str) -> None:
     check_harmless(render_markdown(text))
 

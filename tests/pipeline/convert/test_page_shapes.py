@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +41,6 @@ def processing() -> Any:
     return pytest.importorskip("transformers.models.qwen2_vl.image_processing_pil_qwen2_vl")
 
 
-@hypothesis.settings(deadline=None)
 @given(st.integers(28, 6000), st.integers(28, 6000), st.integers(784, 20_000_000))
 def test_pictures_are_sized_as_the_processor_sizes_them(
     processing: Any, width: int, height: int, most: int

@@ -50,7 +50,7 @@ def test_features_of_a_real_picture_are_those_of_mlx() -> None:
     np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(rows=st.integers(1, 5), columns=st.integers(1, 5), more=st.integers(0, 30))
 def test_padding_changes_no_feature(small: VisionTower, rows: int, columns: int, more: int) -> None:
     rows, columns = 2 * rows, 2 * columns

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -14,8 +12,8 @@ from pipeline.engines.base import PageImage
 from pipeline.rasterise import rasterise
 from pipeline.source import open_source
 from storage.settings import Settings
+from tests.elsewhere import CORPUS, NO_CORPUS
 
-CORPUS = Path(os.environ.get("OCRD_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
 DPI = 200
 
 
@@ -42,7 +40,7 @@ def drawn(texts: list[str], *, size_px: int = 40, width: int = 1400, left: int =
 def true_page() -> Callable[[str], tuple[PageImage, str]]:
     """`true_page("linn.png:1")`: its pixels and its text; skips where the corpus is not there."""
     if not (CORPUS / "GROUNDTRUTH" / "INDEX.tsv").is_file():
-        pytest.skip(f"needs the corpus of real files at {CORPUS}, or OCRD_CORPUS")
+        pytest.skip(NO_CORPUS)
     listed: dict[str, TruePage] = {page.name: page for page in true_pages(CORPUS)}
 
     def load(name: str) -> tuple[PageImage, str]:

@@ -13,8 +13,9 @@ from pipeline.engines.rapid import Reread
 from pipeline.structure import structure
 from storage.records import Box, Direction, Line, Word
 from storage.settings import Settings
+from tests.elsewhere import corpus
 
-from .conftest import CORPUS, drawn
+from .conftest import drawn
 
 TruePage = Callable[[str], tuple[PageImage, str]]
 BOX = (0.0, 0.0, 10.0, 10.0)
@@ -178,9 +179,6 @@ def test_a_text_without_the_commonest_words_is_no_english(text: str, other: bool
     "kor" not in tessdata.available(tessdata.folders()), reason="Tesseract's `kor` data are not installed"
 )
 def test_data_for_the_script_of_a_page_are_used_unasked(tmp_path: Path) -> None:
-    page = CORPUS / "files" / "G_cjk_image.pdf"
-    if not page.is_file():
-        pytest.skip(f"the corpus is not here: {page}")
     settings = Settings(tmp_path)
-    with DocumentReader(page, settings, ClassicEngine(settings)) as reader:
+    with DocumentReader(corpus("G_cjk_image.pdf"), settings, ClassicEngine(settings)) as reader:
         assert "모든 인간은 태어날 때부터" in reader.read_page(3).text

@@ -74,7 +74,7 @@ def test_a_header_left_out_is_expected_to_be() -> None:
     assert tokens_per_pass(page, marked) >= tokens_per_pass(page, plain)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     page=st.sampled_from(sorted(PAGES)),
     lines=st.lists(st.tuples(st.text(max_size=30), MARKS), max_size=8),
@@ -89,7 +89,7 @@ def test_garbage_never_changes_what_is_written(
     replay([*ids_of(PAGES[page])[:120], STOP], proposer, FixedSchedule(length))  # raises where ids differ
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(page=st.sampled_from(sorted(PAGES)), seed=st.randoms(use_true_random=False))
 def test_a_shuffled_draft_never_changes_what_is_written(page: str, seed: object) -> None:
     lines = list(PAGES[page].draft)
