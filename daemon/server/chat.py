@@ -75,6 +75,7 @@ def _model(name: str) -> dict[str, object]:
                 404: "No such model.",
                 413: "Too large.",
                 429: "Too many requests wait; see Retry-After.",
+                500: "The engine or model fails at a page.",
                 503: "Nothing reads just now; see Retry-After.",
             }.items()
         },

@@ -30,7 +30,6 @@ _STATUS = {
     ExitCode.TOO_LARGE: 413,
     ExitCode.UNSUPPORTED: 415,
     ExitCode.STORAGE: 503,
-    ExitCode.ENGINE: 503,
     ExitCode.BUSY: 409,
     ExitCode.DATABASE: 503,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,16 @@ from pipeline.engines.fake import FakeEngine
 from storage.database import open_database
 from storage.records import Line
 from storage.settings import Settings, load
+
+PATIENCE_S = 60.0  # for what takes a moment, on a machine that has other things to do
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    """Until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert is_so()
 
 
 def settings_in(home: Path, **flags: Any) -> Settings:
@@ -43,13 +54,13 @@ class Working:
 
     def __enter__(self) -> Working:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end = True
         self._bell.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -91,7 +102,7 @@ class Writing(FakeEngine):
         try:
             for word in self.words:
                 if self.passes is not None:
-                    assert self.passes.acquire(timeout=30)
+                    assert self.passes.acquire(timeout=PATIENCE_S)
                 self.written += 1
                 yield Piece(word + " ", "model", 1, 0)
         except GeneratorExit:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-openai = pytest.importorskip("openai")
-pytest.importorskip("mlx_vlm")
+openai = pytest.importorskip("openai", reason="openai is not installed: `uv sync`")
+pytest.importorskip("mlx_vlm", reason="mlx-vlm has no wheel for this machine")
 
 from daemon.server.serve import HttpServer  # noqa: E402  # after what is skipped without
-from tests.daemon.server.running import Working, serving, settings_in  # noqa: E402
-from tests.daemon.server.test_chat import client, data_url, messages, text_picture, wait_for  # noqa: E402
+from tests.daemon.server.running import Working, serving, settings_in, wait_for  # noqa: E402
+from tests.daemon.server.test_chat import client, data_url, messages, text_picture  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -17,6 +17,7 @@ from daemon.server.database import Library
 from daemon.server.events import Feed, Lookout
 from tests.conftest import Clock
 from tests.daemon.conftest import pdf_of
+from tests.daemon.server.running import PATIENCE_S
 from tests.daemon.server.shelf import Shelf
 
 
@@ -88,7 +89,7 @@ def test_all_clients_hear_the_same_and_end_with_the_server(shelf: Shelf) -> None
         feed.tell("documents", "{}")
         await asyncio.sleep(0)
         feed.close()
-        heard = await asyncio.wait_for(asyncio.gather(*clients), 5)
+        heard = await asyncio.wait_for(asyncio.gather(*clients), PATIENCE_S)
         return heard, feed._task is None and not feed.clients
 
     heard, is_over = asyncio.run(run())
@@ -96,20 +97,22 @@ def test_all_clients_hear_the_same_and_end_with_the_server(shelf: Shelf) -> None
     assert kinds == [["retry: 2000", "event: status", "event: documents"]] * 3 and is_over
 
 
-def test_a_server_that_stops_waits_for_no_listener(shelf: Shelf) -> None:
+def test_a_server_that_stops_waits_for_no_listener(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx
 
+    from daemon.server import serve
     from daemon.server.serve import HttpServer, Listening
 
+    monkeypatch.setattr(serve, "LEAVE_S", PATIENCE_S)
     server = HttpServer(shelf.settings, Listening(port=0))
     server.start()
-    with httpx.stream("GET", server.url + "api/events", timeout=10) as stream:
+    with httpx.stream("GET", server.url + "api/events", timeout=PATIENCE_S) as stream:
         lines = stream.iter_lines()
         assert next(lines) == "retry: 2000"
         started = time.monotonic()
         server.stop()
         list(lines)  # ends
-    assert time.monotonic() - started < 2.0 and not server.is_alive()
+    assert time.monotonic() - started < PATIENCE_S / 2 and not server.is_alive()
 
 
 def test_a_client_that_does_not_keep_up_gets_the_newest_status(shelf: Shelf) -> None:
@@ -151,7 +154,7 @@ def test_a_database_that_cannot_be_read_is_looked_at_again(shelf: Shelf) -> None
         await asyncio.sleep(0.05)
         assert not pending.done()
         feed.library.path = shelf.settings.database_path
-        event = await asyncio.wait_for(pending, 5)
+        event = await asyncio.wait_for(pending, PATIENCE_S)
         await stream.aclose()
         return event
 
