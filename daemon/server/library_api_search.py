@@ -29,9 +29,19 @@ from storage.query import parse
 router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
 THREADS = 4  # searches at once: SQLite lets go of the interpreter while it looks, snippets do not
-MOST_WAITING = 400
+MOST_WAITING = 400  # those being looked for included
 _BEGIN, _END = "\x02", "\x03"  # a snippet has no control characters, so these can only be marks
-_threads = ThreadPoolExecutor(THREADS, "search")
+
+
+class _Searchers:
+    """The threads that search, and how much there is for them to do."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(THREADS, "search")
+        self.waiting = 0  # asked for and not answered; counted on the event loop
+
+
+_searchers = _Searchers()
 
 
 @router.get(
@@ -51,7 +61,7 @@ async def search(
     offset: Annotated[int, Query(ge=0, le=1000)] = 0,
 ) -> Response:
     """The pages that match, best first; with `name` alone the files so named."""
-    if _threads._work_queue.qsize() >= MOST_WAITING:
+    if _searchers.waiting >= MOST_WAITING:
         raise Refused(429, "too many searches wait", code="busy", headers={"Retry-After": "1"})
 
     library: Library = request.app.state.library  # a dependency would take a thread of its own
@@ -78,7 +88,11 @@ async def search(
         return answer.model_dump_json()
 
     # Answered as text: what was just checked need not be checked again.
-    text = await asyncio.get_running_loop().run_in_executor(_threads, work)
+    _searchers.waiting += 1
+    try:
+        text = await asyncio.get_running_loop().run_in_executor(_searchers.threads, work)
+    finally:
+        _searchers.waiting -= 1
     return Response(text, media_type="application/json")
 
 

@@ -14,8 +14,9 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from daemon.server import shapes
+from daemon.server import library_api_search, shapes
 from daemon.server.app import create_app
+from storage import index
 from tests.daemon.conftest import pdf_of, png_of
 from tests.daemon.server.shelf import Shelf
 
@@ -275,6 +276,23 @@ def test_search_is_paged(client: TestClient) -> None:
         found += answer["hits"]
         offset = answer["next"]
     assert found == whole and len(whole) == 4
+
+
+def test_too_many_searches_are_refused_until_some_are_answered(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile: list[int] = []
+
+    def busy(*_: object, **__: object) -> list[index.Hit]:
+        meanwhile.append(client.get("/api/search?q=ships").status_code)
+        raise ValueError("a search that fails is over too")
+
+    monkeypatch.setattr(library_api_search, "MOST_WAITING", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "search", busy)
+        assert client.get("/api/search?q=ships").status_code == 500
+    assert meanwhile == [429]
+    assert len(client.get("/api/search?q=ships").json()["hits"]) == 4
 
 
 def test_folders_and_facets(client: TestClient, shelf: Shelf) -> None:
