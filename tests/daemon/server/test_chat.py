@@ -155,19 +155,18 @@ def test_a_client_that_goes_away_stops_the_decode_within_a_pass(tmp_path: Path) 
             model="auto", messages=messages(data_url(png_of(1))), stream=True
         )
         next(stream)
+        assert engine.began.wait(PATIENCE_S)
         stream.close()
-        gone_by(working, running)
+        gone_by(working)
         passes.release(1)
         assert engine.closed.wait(PATIENCE_S)
         assert engine.written <= 4
         leaves_nothing(working)
 
 
-def gone_by(working: Working, running: HttpServer) -> None:
-    """Until the worker knows that nobody waits; it learns of it in another thread."""
-    answers = working.worker.answers if working.worker else None
-    assert answers is not None
-    wait_for(lambda: working.desk._in_hand is not None and working.desk._in_hand.gone)
+def gone_by(working: Working) -> None:
+    """Until the worker knows that nobody waits: another thread tells it, or a word that it cannot send."""
+    wait_for(lambda: (asked := working.desk._in_hand) is None or asked.gone)
 
 
 def leaves_nothing(working: Working) -> None:
@@ -195,7 +194,7 @@ def test_a_client_that_does_not_stream_may_go_away_too(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", running.port)) as caller:
             caller.sendall(head % len(body) + body)
             assert engine.began.wait(PATIENCE_S)
-        gone_by(working, running)
+        gone_by(working)
         passes.release(1)
         assert engine.closed.wait(PATIENCE_S)
         assert engine.written <= 2
