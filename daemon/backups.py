@@ -1,4 +1,4 @@
-"""The database at the start of work, whole or put right first; and its daily copy while work goes on."""
+"""The database at the start of work, whole or put right first; while work goes on, its daily copy and its upkeep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from daemon.processes import HomeLock
-from storage import backup, workers
+from storage import backup, merging, workers
 from storage.database import open_database
 from storage.errors import BusyError, DamagedError, OcrdError
 
@@ -26,7 +26,8 @@ CHECK_BYTES = (
     256 << 20
 )  # a database up to that size is checked at every start: 0.7 s (2 cores, in the page cache)
 FIRST_AFTER_S = 60.0  # a short run makes no copy
-AGAIN_S = 3600.0  # after a copy that failed
+AGAIN_S = 3600.0  # after a copy or a merge that failed
+LOOK_S = 10.0  # between looks whether the indexes should be merged
 LEAVE_S = 5.0
 
 
@@ -85,12 +86,16 @@ def _restored(settings: Settings, now: float, why: str, say: Callable[[str], Non
 
 
 class Keeper:
-    """Makes the daily copy in a thread of its own; `tick` is called now and then."""
+    """Makes the daily copy in a thread of its own, and merges the full-text indexes piece by piece.
+
+    `tick` is called now and then, `merge` once a second.
+    """
 
     def __init__(self, settings: Settings, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._monotonic = monotonic  # set clocks move no appointments
         self._next = monotonic() + FIRST_AFTER_S
+        self._next_merge = monotonic()
         self._thread: threading.Thread | None = None
         self._copying: sqlite3.Connection | None = None
 
@@ -107,6 +112,20 @@ class Keeper:
         if backup.is_due(self.settings.backups_path, now):
             self._thread = threading.Thread(target=self.copy, args=(now,), name="backup", daemon=True)
             self._thread.start()
+
+    def merge(self, conn: sqlite3.Connection) -> None:
+        """Do a piece of a merge of the full-text indexes, where one is due.
+
+        Not beside a copy: until that has read everything, what is written stays in the write-ahead log.
+        """
+        if self._monotonic() < self._next_merge or self.is_copying:
+            return
+        try:
+            if not merging.step(conn):
+                self._next_merge = self._monotonic() + LOOK_S
+        except (OcrdError, sqlite3.Error) as error:  # pages are saved and found all the same
+            log.warning("the full-text indexes were not merged: %s", error)
+            self._next_merge = self._monotonic() + AGAIN_S
 
     def copy(self, now: float) -> Path | None:
         """Make a copy, and note what prevented it, for `ocrd doctor`."""

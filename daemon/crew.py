@@ -155,6 +155,7 @@ class Crew:
         self.leftovers.end_orphans()
         self.check_space()
         self.check_power()
+        self.backups.merge(self.conn)
         if now >= self._next_recovery and now >= self._settling_until:
             self._next_recovery = now + min(10.0, self.settings.lease_s / 4)
             self.leftovers.recover(now, self._is_alive, self._is_ours)

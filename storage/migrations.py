@@ -320,3 +320,30 @@ def folded_names(db: Database) -> None:
     db.conn.create_function("name_key", 1, name_key, deterministic=True)
     db.execute("UPDATE files SET name_key = name_key(path_bytes) WHERE name_key <> name_key(path_bytes)")
     reach("migrate.step")
+
+
+# Pages that are gone stay in the full-text indexes until these are merged (storage.merging).
+FORGOTTEN = """
+CREATE TABLE forgotten (              -- one row
+  pages INTEGER NOT NULL,             -- deleted or replaced since the indexes were last merged
+  merging INTEGER NOT NULL DEFAULT 0  -- so many of them leave the indexes by the merge under way; 0: there is none
+)
+"""
+_COUNT_FORGOTTEN = """
+CREATE TRIGGER {name} AFTER {event} ON pages BEGIN
+  UPDATE forgotten SET pages = pages + 1;
+END
+"""
+
+
+@migrations()
+def forgotten(db: Database) -> None:
+    """Pages that are gone, counted.
+
+    Nobody has counted so far: as many as there are, so that the indexes are merged once.
+    """
+    db.execute(FORGOTTEN)
+    db.execute("INSERT INTO forgotten (pages) SELECT count(*) FROM pages")
+    db.execute(_COUNT_FORGOTTEN.format(name="pages_forgotten_ad", event="DELETE"))
+    db.execute(_COUNT_FORGOTTEN.format(name="pages_forgotten_au", event="UPDATE"))
+    reach("migrate.step")

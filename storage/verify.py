@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from storage import backup, results, sidecars
+from storage import backup, merging, results, sidecars
 from storage.database import explain, transaction
 from storage.errors import DamagedError, OcrdError
 from storage.folding import grams
@@ -25,7 +25,6 @@ from storage.names import display_path
 
 CHUNK_BYTES = 1 << 20
 _PROVENANCE = b'"provenance": '
-_FULL_TEXT = ("pages_fts", "page_grams_fts")
 
 
 class Fault(StrEnum):
@@ -96,7 +95,7 @@ def check_database(conn: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     yield from (Finding(Fault.DATABASE, str(path), fault) for fault in faults)
     if faults:
         return  # what is below would say the same again
-    for table in _FULL_TEXT:
+    for table in merging.INDEXES:
         if problem := _index_problem(conn, table):
             yield Finding(Fault.INDEX, table, problem)
     rows = conn.execute(

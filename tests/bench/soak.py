@@ -13,7 +13,9 @@ code was taken:
 - memory of the workers: 10 % more. A worker keeps what its largest page so far needed; above `worker_memory_mb` a
   fresh one takes its place.
 - database with its write-ahead log: 20 % or 2 MB more. As many files are forgotten as arrive, but of other lengths;
-  a full-text index keeps deleted terms until it merges, and the log is as long as its longest time without checkpoint.
+  the log is as long as its longest time without checkpoint.
+- full-text indexes: twice as much and 0.2 MB more, for they keep what is forgotten until a third of what they list
+  is gone (`storage.merging`), and only then are as large as when they were made.
 
 At the end everything must be read or have failed for a reason, originals be as they were written, no temporary file
 be left, and the database be sound.
@@ -37,6 +39,7 @@ from typing import Any
 
 import psutil
 
+from storage.merging import INDEXES
 from tests.bench.arrivals import Arrivals
 from tests.bench.house import report
 
@@ -58,6 +61,8 @@ class Sample:
     threads: int
     database_mb: float
     wal_mb: float
+    free_mb: float  # of the database: pages that are used again before it grows
+    index_mb: float  # of the database: its full-text indexes
     files: int
     pages: int
     waiting: int
@@ -70,6 +75,7 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "open_files": (4, 0),
     "threads": (4, 0),
     "stored_mb": (2, 0.20),
+    "index_mb": (0.2, 1.0),
 }
 
 
@@ -80,6 +86,7 @@ def weigh(process: subprocess.Popen[bytes], database: Path, minute: float) -> Sa
     everyone = [head, *workers]
     status = json.loads(ocrd("status", "--json", "--home", str(database.parent)).stdout)
     wal = database.with_name(database.name + "-wal")
+    free, index = _within(database)
     return Sample(
         minute=round(minute, 2),
         supervisor_mb=round(head.memory_info().rss / MB, 1),
@@ -89,10 +96,25 @@ def weigh(process: subprocess.Popen[bytes], database: Path, minute: float) -> Sa
         threads=sum(one.num_threads() for one in everyone),
         database_mb=round(database.stat().st_size / MB, 2),
         wal_mb=round(wal.stat().st_size / MB if wal.exists() else 0.0, 2),
+        free_mb=round(free / MB, 2),
+        index_mb=round(index / MB, 2),
         files=status["counts"]["total"],
         pages=status["counts"]["pages_total"],
         waiting=status["counts"]["waiting"],
     )
+
+
+def _within(database: Path) -> tuple[int, int]:
+    """Bytes of the database that are free, and that its full-text indexes take."""
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        pages, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size")
+        )
+        indexes = (
+            connection.execute(f"SELECT total(length(block)) FROM {index}_data").fetchone()[0]
+            for index in INDEXES
+        )
+        return pages * size, int(sum(indexes))
 
 
 def ocrd(*words: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from daemon import backups, batch
 from daemon.backups import Keeper, open_for_work
 from daemon.crew import Crew
 from daemon.processes import HomeLock
-from storage import backup, workers
+from storage import backup, merging, workers
 from storage.database import open_database
 from storage.errors import DamagedError, ExitCode
 from storage.settings import Settings
@@ -151,6 +151,58 @@ def test_what_prevents_a_copy_is_noted_until_one_is_made(
     assert keeper.copy(NOW) is not None
     assert workers.get(conn, "backup_problem") is None
     keeper.close()
+
+
+def test_a_merge_goes_on_every_second_and_its_end_is_looked_for_now_and_then(
+    settings: Settings, conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[float] = []
+    monkeypatch.setattr(merging, "step", lambda conn: done.append(clock.now) or len(done) < 3)
+    clock = Ticking()
+    keeper = Keeper(settings, monotonic=clock)
+    for second in range(30):
+        clock.now = float(second)
+        keeper.merge(conn)
+    assert done == [0, 1, 2, 12, 22]
+
+
+def test_no_merge_beside_a_copy(
+    settings: Settings, conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Keeper, "is_copying", True)
+    monkeypatch.setattr(merging, "step", lambda conn: _raise(AssertionError("merged")))
+    Keeper(settings).merge(conn)
+
+
+def test_an_index_that_cannot_be_merged_is_told_and_left_alone_for_a_while(
+    settings: Settings,
+    conn: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(merging, "SMALL", 0)  # one that is built anew is whole again
+    conn.execute("UPDATE forgotten SET pages = 1000")
+    conn.execute("UPDATE pages_fts_data SET block = x'000000008f7f0000' WHERE id = 10")
+    clock = Ticking()
+    keeper = Keeper(settings, monotonic=clock)
+    for second in (0, 60, backups.AGAIN_S):
+        clock.now = second
+        keeper.merge(conn)
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "the full-text indexes were not merged"
+    ] * 2
+
+
+def test_the_crew_merges_what_is_due(settings: Settings) -> None:
+    crew = Crew(settings, doing="is tested", watching=False)
+    crew.start()
+    crew.pool.limit = 0
+    crew.conn.execute("UPDATE forgotten SET pages = 1000")
+    now = time.time()
+    for second in range(10):
+        crew.tick(now + second)
+    assert crew.conn.execute("SELECT pages FROM forgotten").fetchone()[0] == 0
+    crew.close()
 
 
 @pytest.mark.parametrize("how", ["a worker", "the supervisor"])
