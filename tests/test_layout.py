@@ -85,18 +85,22 @@ def test_samples_are_small_and_there() -> None:
 
 
 @pytest.mark.slow
-def test_help_starts_in_under_0_3_s() -> None:
+def test_help_costs_little_more_than_importing_the_parser_it_is_written_with() -> None:
+    """In processor time. On a slow machine both take longer, and on a busy one; their proportion stays."""
     import resource
 
-    # Processor time, not the clock: on an idle machine they agree, on a busy one only this says what ocrd costs.
     def spent_s() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
-    command = [Path(sys.executable).parent / "ocrd", "--help"]
-    took = []
-    for _ in range(5):
+    def cost_s(*command: str | Path) -> float:
         before = spent_s()
         subprocess.run(command, capture_output=True, check=True)
-        took.append(spent_s() - before)
-    assert min(took) < 0.3
+        return spent_s() - before
+
+    took = [
+        (cost_s(Path(sys.executable).parent / "ocrd", "--help"), cost_s(sys.executable, "-c", "import typer"))
+        for _ in range(5)
+    ]
+    ours, parsers = map(min, zip(*took, strict=True))
+    assert ours < 2.5 * parsers

@@ -255,12 +255,13 @@ def test_resolution_does_not_matter(dpi: int) -> None:
 
 def test_a4_is_judged_in_milliseconds() -> None:
     pages = [page_image(noisy(paper(PAPER), 2)), page_image(full_page())]
-    for page in pages:
-        is_blank(page)
-    started = time.process_time()
-    for page in pages * 5:
-        is_blank(page)
-    assert (time.process_time() - started) / 10 < 0.06  # 0.012 on an idle core
+    spent = []
+    for _ in range(6):
+        started = time.process_time()
+        for page in pages:
+            is_blank(page)
+        spent.append((time.process_time() - started) / len(pages))
+    assert min(spent) < 0.06  # 0.012 on an idle core; the least of six, for other load slows all of them
 
 
 # --- noise ---------------------------------------------------------------------------------------------------

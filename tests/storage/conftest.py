@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -122,6 +122,22 @@ class Desk:
             " AND NOT EXISTS (SELECT 1 FROM files WHERE document_id = documents.id)"
         ).fetchall()
         assert orphans == [], "documents that no path leads to"
+
+
+def steps(conn: sqlite3.Connection, action: Callable[[], object]) -> int:
+    """What an action costs, in steps of SQLite's virtual machine: no other load on the machine can change them."""
+    count = 0
+
+    def tick() -> None:
+        nonlocal count
+        count += 1
+
+    conn.set_progress_handler(tick, 10)
+    try:
+        action()
+    finally:
+        conn.set_progress_handler(None, 0)
+    return count * 10
 
 
 def check_counters(conn: sqlite3.Connection) -> None:

@@ -4,7 +4,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from storage.errors import (
     TooLargeError,
     VanishedError,
 )
-from tests.storage.conftest import LEASE_S, Desk, check_counters, reading, sha
+from tests.storage.conftest import LEASE_S, Desk, check_counters, reading, sha, steps
 
 
 def nobody(_: str) -> bool:
@@ -532,29 +531,15 @@ def test_hot_paths_scan_no_table(desk: Desk, analysed: bool) -> None:
 
 
 def test_work_per_claim_does_not_grow_with_the_library(desk: Desk) -> None:
-    """Counted in steps of SQLite's virtual machine, which no other load on the machine can change."""
-
-    def steps(action: Callable[[], object]) -> int:
-        count = 0
-
-        def tick() -> None:
-            nonlocal count
-            count += 1
-
-        desk.conn.set_progress_handler(tick, 10)
-        action()
-        desk.conn.set_progress_handler(None, 0)
-        return count * 10
-
     def measure(owner: str) -> dict[str, int]:
         claimed: list[jobs.PageJob] = []
         return {
-            "claim": steps(lambda: claimed.extend(desk.claim(owner))),
-            "save": steps(lambda: desk.save(claimed[0], owner=owner)),
-            "idle": steps(lambda: jobs.is_idle(desk.conn, desk.now)),
-            "recover": steps(lambda: jobs.recover(desk.conn, desk.now, everybody)),
-            "release": steps(lambda: jobs.release(desk.conn, owner)),
-            "intake": steps(desk.intake),
+            "claim": steps(desk.conn, lambda: claimed.extend(desk.claim(owner))),
+            "save": steps(desk.conn, lambda: desk.save(claimed[0], owner=owner)),
+            "idle": steps(desk.conn, lambda: jobs.is_idle(desk.conn, desk.now)),
+            "recover": steps(desk.conn, lambda: jobs.recover(desk.conn, desk.now, everybody)),
+            "release": steps(desk.conn, lambda: jobs.release(desk.conn, owner)),
+            "intake": steps(desk.conn, desk.intake),
         }
 
     populate(desk.conn, 100, 10)
@@ -569,20 +554,15 @@ def test_work_per_claim_does_not_grow_with_the_library(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_a_million_pages(desk: Desk) -> None:
-    """Processor seconds, so that other load matters less."""
-
+def test_among_a_million_pages_the_next_are_found_in_a_few_steps(desk: Desk) -> None:
     def cost(action: Callable[[], object], times: int) -> float:
-        start = time.process_time()
-        for _ in range(times):
-            action()
-        return (time.process_time() - start) / times
+        return sum(steps(desk.conn, action) for _ in range(times)) / times
 
     populate(desk.conn, 100_000, 10)
-    assert cost(desk.claim, 50) < 0.005
-    assert cost(lambda: jobs.is_idle(desk.conn, desk.now), 50) < 0.001
-    assert cost(lambda: jobs.recover(desk.conn, desk.now, everybody), 5) < 0.01
-    assert cost(lambda: status.summary(desk.conn, now=desk.now), 5) < 0.1
+    assert cost(desk.claim, 50) < 3_000
+    assert cost(lambda: jobs.is_idle(desk.conn, desk.now), 50) < 200
+    assert cost(lambda: jobs.recover(desk.conn, desk.now, everybody), 5) < 6_000
+    assert cost(lambda: status.summary(desk.conn, now=desk.now), 1) < 12_000_000  # counts 100,000 documents
 
 
 # --- several processes --------------------------------------------------------------------------------------
@@ -637,7 +617,7 @@ def test_several_workers_and_readers_get_along(database_path: Path) -> None:
     ]
     lines: list[str] = []
     for process in running:
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=600)
         assert process.returncode == 0, error
         lines += out.splitlines()
     read = [line for line in lines if line.startswith("read")]
@@ -675,7 +655,7 @@ def test_killed_again_and_again_it_reads_each_page_once_but_the_one_it_died_on(d
     while not conn.execute("SELECT finished_at FROM documents").fetchone()[0]:
         command = [sys.executable, "-c", KILLED, str(database_path)]
         run = subprocess.run(
-            command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=60
+            command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=600
         )
         read += map(int, run.stdout.split())
         deaths += run.returncode != 0
