@@ -27,7 +27,16 @@ from storage.errors import (
 from storage.failpoints import reach
 
 # Names of the steps in storage.migrations, known here so that nothing is imported to see that none is pending.
-STEPS = ("schema", "full_text", "attempts", "waiting_files", "serving", "folded_names", "forgotten")
+STEPS = (
+    "schema",
+    "full_text",
+    "attempts",
+    "waiting_files",
+    "serving",
+    "folded_names",
+    "forgotten",
+    "filtering",
+)
 BUSY_TIMEOUT_MS = 30_000
 
 _NEWER = "use the newer ocrd that wrote it, or set OCRD_HOME to another folder"

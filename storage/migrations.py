@@ -347,3 +347,19 @@ def forgotten(db: Database) -> None:
     db.execute(_COUNT_FORGOTTEN.format(name="pages_forgotten_ad", event="DELETE"))
     db.execute(_COUNT_FORGOTTEN.format(name="pages_forgotten_au", event="UPDATE"))
     reach("migrate.step")
+
+
+# What searches are filtered by. An entry of `pages_narrow` is a hundredth of a row of `pages`, which carries text:
+# asking very many pages who read them, and of which document they are, reads a few megabytes.
+FILTERING = """
+CREATE INDEX documents_added ON documents(added_at);
+CREATE INDEX pages_narrow ON pages(id, document_id, engine, source)
+"""
+
+
+@migrations()
+def filtering(db: Database) -> None:
+    """Indexes for filtered searches."""
+    for statement in FILTERING.split(";\n"):
+        db.execute(statement)
+    reach("migrate.step")

@@ -5,8 +5,10 @@ terms that tell something: words on very many pages (`COMMON_PAGES`) must be the
 hardly lets them; of pages that have only such words the newest come first. And where very many pages match, the newest
 of them are ranked; older ones are found once another word or a filter narrows the search.
 
-A filter is applied in one of two ways that find the same pages. Where it lets few files through, the set of their pages
-is made; else each match is asked whether the filter lets it through, the newest first, until enough are found.
+A filter is applied in one of several ways that find the same pages. Where it lets few pages through, the set of them is
+made, and only what lies between the first and the last of them is looked at; very few are looked up one by one. Else
+each match is asked whether the filter lets it through, the newest first, until enough are found: by the set of
+documents where they are not too many, else file by file.
 """
 
 from __future__ import annotations
@@ -19,12 +21,24 @@ from storage.query import Query, Term
 
 RANKED_PAGES = 5_000
 COMMON_PAGES = 50_000  # counting so many takes 2 ms
-MANY_MATCHES = 20_000  # more are not asked one by one, where that can be helped: 4 µs each
-FEW_DOCUMENTS = 1_000  # of so many the set of pages costs next to nothing
-SOME_DOCUMENTS = 50_000  # of so many it costs less than asking very many matches
+FEW_PAGES = 20_000  # of so many the set is made: 0.5 µs each, and 0.2 µs for a match to be looked for in it
+LOOKED_UP = 200  # of so many each is looked up among the matches of common words: 100 µs each
+SOME_DOCUMENTS = (
+    20_000  # of so many the set is made: a match looked for in it takes 1 µs, one asked about its files 3
+)
 
-FileFilter = tuple[str, list[object]]  # SQL over files f joined to documents d, and its parameters
+Condition = tuple[str, list[object]]  # SQL, and its parameters
 Ranked = list[tuple[int, float]]  # (page id, score), best first
+
+
+@dataclass(frozen=True, slots=True)
+class FileFilter:
+    """A condition on files f joined to their documents d."""
+
+    condition: Condition
+    ways: tuple[
+        Condition, ...
+    ]  # the same in parts, of which each is found by an index; one of them must hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +54,14 @@ class Allowed:
 
 def rank(conn: sqlite3.Connection, query: Query, allowed: Allowed, ranks: int) -> Ranked:
     """The `ranks` best pages (or fewer), best first; of two alike the newer."""
+    passed = _passed(conn, allowed) if allowed else _Passed()
+    if passed.pages == ():
+        return []
     words = query.words_match
     if words is None:
-        return _rank_in(conn, "page_grams_fts", query.grams_match, query.grams_match, allowed, ranks)
-    best = _rank_in(conn, "pages_fts", words, _telling(conn, query), allowed, ranks)
-    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, query.respelt_match, allowed, ranks)
+        return _rank_in(conn, "page_grams_fts", query.grams_match, query.grams_match, passed, ranks)
+    best = _rank_in(conn, "pages_fts", words, _telling(conn, query), passed, ranks)
+    respelt = _rank_in(conn, "page_grams_fts", query.respelt_match, query.respelt_match, passed, ranks)
     if not respelt:
         return best
     scores = dict(respelt) | dict(best)
@@ -68,11 +85,26 @@ def _is_common(conn: sqlite3.Connection, term: Term) -> bool:
     return all(_has_more(conn, "pages_fts", word, COMMON_PAGES) for word in words)
 
 
+def _has_more(conn: sqlite3.Connection, table: str, match: str, pages: int) -> bool:
+    """Whether more than so many pages match."""
+    counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+    return bool(conn.execute(counted, (match, pages + 1)).fetchone()[0] > pages)
+
+
 def _rank_in(
-    conn: sqlite3.Connection, table: str, match: str, telling: str, allowed: Allowed, ranks: int
+    conn: sqlite3.Connection, table: str, match: str, telling: str, passed: _Passed, ranks: int
 ) -> Ranked:
     """The best of the pages that `match`, ranked by the terms of `telling`."""
-    condition, values = _condition(conn, table, match, allowed) if allowed else ("", [])
+    condition, values = passed.asked(table)
+    if not telling and passed.pages is not None and len(passed.pages) <= LOOKED_UP:
+        one_by_one = f"""SELECT {table}.rowid FROM json_each(?) one CROSS JOIN {table}
+                         WHERE {table} MATCH ? AND {table}.rowid = one.value {condition}"""
+        found = conn.execute(one_by_one, [json.dumps(passed.pages), match, *values])
+        return [(row, 0.0) for row in sorted((row[0] for row in found), reverse=True)[:ranks]]
+    if passed.pages is not None:  # the + keeps SQLite from running the query once per page of the set
+        condition += f""" AND {table}.rowid BETWEEN ? AND ?
+                          AND +{table}.rowid IN (SELECT value FROM json_each(?))"""
+        values = [*values, passed.pages[0], passed.pages[-1], json.dumps(passed.pages)]
     if not telling:
         newest = f"SELECT rowid FROM {table} WHERE {table} MATCH ? {condition} ORDER BY rowid DESC LIMIT ?"
         return [(row[0], 0.0) for row in conn.execute(newest, [match, *values, ranks])]
@@ -92,44 +124,73 @@ def _rank_in(
 # --- filters -----------------------------------------------------------------------------------------------
 
 
-def _condition(conn: sqlite3.Connection, table: str, match: str, allowed: Allowed) -> FileFilter:
-    """What is added to the condition of a search in `table`."""
-    condition, values = "", list[object]()
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What a filter lets through: of `pages` (all, where None) those for which every condition holds."""
+
+    pages: tuple[int, ...] | None = None  # in order
+    conditions: tuple[Condition, ...] = ()
+
+    def asked(self, table: str) -> Condition:
+        """What is added to the condition of a search in `table`, but for `pages`."""
+        sql = "".join(condition.format(table=table) for condition, _ in self.conditions)
+        return sql, [value for _, values in self.conditions for value in values]
+
+
+def _passed(conn: sqlite3.Connection, allowed: Allowed) -> _Passed:
+    """The quickest way to tell what is allowed."""
+    pages: tuple[int, ...] | None = None
+    conditions: list[Condition] = []
     if allowed.files is not None:
-        many = _has_more(conn, table, match, MANY_MATCHES)
-        documents = _documents(conn, allowed.files, SOME_DOCUMENTS if many else FEW_DOCUMENTS)
+        documents = _documents(conn, allowed.files)
         if documents is None:
-            files, of_files = allowed.files
-            condition, values = _ASKED.format(table=table, files=files), [*of_files, *of_files]
-        else:  # the + keeps SQLite from running the query once per page of the set
-            condition, values = f"AND +{table}.rowid IN ({_PAGES_OF})", [json.dumps(documents)]
+            files, values = allowed.files.condition
+            conditions.append((_ASKED.format(table="{table}", files=files), [*values, *values]))
+        else:
+            pages = _few(conn, _PAGES_OF, json.dumps(documents))
+            if pages is None:
+                conditions.append((_IS_OF, [json.dumps(documents)]))
     if allowed.engine is not None:
-        condition += _READ_BY.format(table=table)
-        values = [*values, allowed.engine]
-    return condition, values
+        if pages is None:
+            pages = _few(conn, _PAGES_READ_BY, allowed.engine)
+            if pages is not None:
+                return _Passed(pages, tuple(conditions))
+        conditions.append((_READ_BY, [allowed.engine]))
+    return _Passed(pages, tuple(conditions))
 
 
-_PAGES_OF = "SELECT id FROM pages WHERE document_id IN (SELECT value FROM json_each(?))"
-_ASKED = """AND EXISTS (SELECT 1 FROM pages p WHERE p.id = {table}.rowid AND (
+# `pages_narrow` has all that is asked of a page: the row itself, with its text, is never looked at. SQLite would take
+# the row, as it is found by its id.
+_IS_OF = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.id = {table}.rowid
+    AND +p.document_id IN (SELECT value FROM json_each(?)))"""
+_ASKED = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.id = {table}.rowid AND (
     EXISTS (SELECT 1 FROM documents d JOIN files f ON f.document_id = d.id WHERE d.id = p.document_id AND {files})
     OR EXISTS (SELECT 1 FROM documents d JOIN files f ON f.document_id = d.superseded_by
                WHERE d.id = p.document_id AND {files})))"""
-# All of it is in the index of who read what; the row itself, with its text, is not looked at but for its document.
-_READ_BY = """ AND EXISTS (SELECT 1 FROM pages p, pages q WHERE p.id = {table}.rowid
-    AND coalesce(q.engine, q.source) = ? AND q.document_id = p.document_id AND q.id = p.id)"""
-_DOCUMENTS = """SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {files}
-    UNION SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by
-          WHERE d.superseded_by IS NOT NULL AND {files} LIMIT ?"""
+_READ_BY = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.id = {table}.rowid
+    AND coalesce(p.engine, p.source) = ?)"""
+_PAGES_OF = "SELECT id FROM pages WHERE document_id IN (SELECT value FROM json_each(?))"
+_PAGES_READ_BY = "SELECT id FROM pages WHERE coalesce(engine, source) = ?"
+_DOCUMENTS = (
+    "SELECT d.id FROM files f JOIN documents d ON d.id = f.document_id WHERE {files}",
+    "SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by"
+    " WHERE d.superseded_by IS NOT NULL AND {files}",
+)
 
 
-def _documents(conn: sqlite3.Connection, files: FileFilter, most: int) -> list[int] | None:
-    """The documents that the filter lets through; None where they are more than `most`."""
-    condition, values = files
-    rows = conn.execute(_DOCUMENTS.format(files=condition), [*values, *values, most + 1]).fetchall()
-    return None if len(rows) > most else [row[0] for row in rows]
+def _few(conn: sqlite3.Connection, sql: str, value: object) -> tuple[int, ...] | None:
+    """The pages found, in order; None where they are many."""
+    rows = conn.execute(f"{sql} LIMIT ?", [value, FEW_PAGES + 1]).fetchall()
+    return None if len(rows) > FEW_PAGES else tuple(sorted(row[0] for row in rows))
 
 
-def _has_more(conn: sqlite3.Connection, table: str, match: str, pages: int) -> bool:
-    """Whether more than so many pages match."""
-    counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
-    return bool(conn.execute(counted, (match, pages + 1)).fetchone()[0] > pages)
+def _documents(conn: sqlite3.Connection, files: FileFilter) -> list[int] | None:
+    """The documents that the filter lets through; None where they are very many."""
+    found: set[int] = set()
+    for condition, values in files.ways:
+        for sql in _DOCUMENTS:
+            rows = conn.execute(f"{sql.format(files=condition)} LIMIT ?", [*values, SOME_DOCUMENTS + 1])
+            found.update(row[0] for row in rows)
+            if len(found) > SOME_DOCUMENTS:
+                return None
+    return sorted(found)

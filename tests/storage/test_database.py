@@ -170,6 +170,36 @@ def test_names_of_files_known_before_are_folded_too(tmp_path: Path) -> None:
     conn.close()
 
 
+def test_pages_known_before_they_could_be_filtered_by_are_filtered(tmp_path: Path) -> None:
+    from sqlite_utils import Database
+
+    from storage.index import search
+    from storage.migrations import migrations
+
+    path = tmp_path / "ocrd.db"
+    with sqlite3.connect(path) as conn:
+        migrations.apply(Database(conn), stop_before="filtering")
+        conn.execute(
+            "INSERT INTO documents (sha256, size, state, pages, added_at) VALUES ('x', 1, 'done', 2, 5)"
+        )
+        conn.execute(
+            "INSERT INTO files (path, path_bytes, name_key, size, mtime_ns, document_id, state, first_seen, last_seen)"
+            " VALUES ('/a/x.pdf', ?, 'x.pdf', 1, 1, 1, 'linked', 1, 1)",
+            (b"/a/x.pdf",),
+        )
+        conn.executemany(
+            "INSERT INTO pages (document_id, page, text, markdown, source, engine, layer, stop_reason, width_pt,"
+            " height_pt, read_at) VALUES (1, ?, 'old words', '', ?, ?, 'absent', 'complete', 1, 1, 0)",
+            [(1, "engine", "vlm"), (2, "text-layer", None)],
+        )
+    conn.close()
+    conn = open_database(path)
+    assert [hit.page for hit in search(conn, "words", engine="vlm", since=4.0)] == [1]
+    assert [hit.page for hit in search(conn, "words", engine="text-layer", since=4.0)] == [2]
+    assert search(conn, "words", since=6.0) == []
+    conn.close()
+
+
 def test_older_database_is_not_read_halfway(tmp_path: Path) -> None:
     path = tmp_path / "ocrd.db"
     older(path)

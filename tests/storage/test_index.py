@@ -437,33 +437,63 @@ def test_pages_no_file_leads_to_are_no_hits(library: Library) -> None:
     assert search(library.conn, "word") == []
 
 
+@pytest.mark.parametrize("common", [5, 50_000], ids=["common", "telling"])
 @pytest.mark.parametrize(
     "filters",
     [
         {"path": "/b"},
         {"since": NOW + 30},
         {"until": NOW + 30},
+        {"since": NOW + 20, "until": NOW + 30},
+        {"name": "7.pdf"},
         {"engine": "vlm"},
         {"engine": "engine", "path": "/b"},
+        {"engine": "nobody"},
+        {"path": "/nowhere", "engine": "vlm"},
     ],
     ids=str,
 )
 def test_a_filter_finds_the_same_in_each_of_its_ways(
-    library: Library, monkeypatch: pytest.MonkeyPatch, filters: dict[str, str | float]
+    library: Library, monkeypatch: pytest.MonkeyPatch, filters: dict[str, str | float], common: int
 ) -> None:
+    monkeypatch.setattr(ranking, "COMMON_PAGES", common)
     for n in range(60):
-        library.add(f"common word {n}", f"common {n}", path=f"/{'abc'[n % 3]}/{n}.pdf", at=NOW + n)
+        library.add(
+            f"common word {n}", f"common {n} {'人間' * (n % 2)}", path=f"/{'abc'[n % 3]}/{n}.pdf", at=NOW + n
+        )
     library.conn.execute("UPDATE pages SET engine = 'vlm' WHERE document_id % 4 = 0")
-    ways = []
-    for many, few, some in ((999, 999, 0), (999, 0, 0), (0, 0, 999), (0, 0, 0)):
-        monkeypatch.setattr(ranking, "MANY_MATCHES", many)
-        monkeypatch.setattr(ranking, "FEW_DOCUMENTS", few)
-        monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
-        hits = search(library.conn, "common", limit=200, **filters)  # type: ignore[arg-type]
-        ways.append([hit.page_id for hit in hits])
-    assert ways[0] and ways == [ways[0]] * 4
-    everything = search(library.conn, "common", limit=200)
-    assert len(ways[0]) < len(everything) == 120
+    # Content newer than its file, content older than its file, and pages that are being read again.
+    library.conn.execute("UPDATE documents SET added_at = added_at + 25 WHERE id % 5 = 0")
+    library.conn.execute("UPDATE files SET first_seen = first_seen + 25 WHERE id % 7 = 0")
+    supersede(library, 8, library.add("common and new", path="/b/new 7.pdf", at=NOW + 28, state="running"))
+    for query in ("common", "comm*", "common 人間", "人間", "7"):
+        everything = [hit.page_id for hit in search(library.conn, query, limit=200)]
+        ways = []
+        for few, looked_up, some in ((999, 999, 999), (999, 0, 999), (0, 0, 999), (0, 0, 0)):
+            monkeypatch.setattr(ranking, "FEW_PAGES", few)
+            monkeypatch.setattr(ranking, "LOOKED_UP", looked_up)
+            monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
+            hits = search(library.conn, query, limit=200, **filters)  # type: ignore[arg-type]
+            ways.append([hit.page_id for hit in hits])
+        assert ways == [[page for page in everything if page in set(ways[0])]] * 4
+        assert set(ways[0]) == _let_through(library, filters) & set(everything)
+
+
+def _let_through(library: Library, filters: dict[str, str | float]) -> set[int]:
+    """The pages of a filter, by looking at each."""
+    rows = library.conn.execute(
+        """SELECT p.id, coalesce(p.engine, p.source) AS read_by, d.added_at, f.path, f.first_seen FROM pages p
+           JOIN documents d ON d.id = p.document_id JOIN files f ON f.document_id = coalesce(d.superseded_by, d.id)"""
+    )
+    return {
+        row["id"]
+        for row in rows
+        if row["path"].startswith(str(filters.get("path", "")))
+        and str(filters.get("name", "")) in row["path"]
+        and filters.get("engine", row["read_by"]) == row["read_by"]
+        and max(row["first_seen"], row["added_at"]) >= float(filters.get("since", 0))
+        and row["first_seen"] < float(filters.get("until", 1e12))
+    }
 
 
 def test_words_on_very_many_pages_do_not_rank(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

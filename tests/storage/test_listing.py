@@ -223,6 +223,37 @@ def test_no_hot_path_reads_a_whole_table(library: sqlite3.Connection) -> None:
     assert _whole_tables(steps) == []
 
 
+@pytest.mark.parametrize("few_pages", [0, 1000])
+@pytest.mark.parametrize("some_documents", [0, 1000])
+@pytest.mark.parametrize("common_pages", [0, 50_000])
+def test_no_way_to_filter_a_search_reads_a_whole_table(
+    library: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    few_pages: int,
+    some_documents: int,
+    common_pages: int,
+) -> None:
+    from storage import index, ranking
+
+    monkeypatch.setattr(ranking, "FEW_PAGES", few_pages)
+    monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some_documents)
+    monkeypatch.setattr(ranking, "COMMON_PAGES", common_pages)
+    library.execute("UPDATE pages SET text = 'words and harbours' WHERE id % 3 > 0")
+    with _plans(library) as steps:
+        for query in ("words and", "harb*", "words 漢字"):
+            index.search(library, query, path="/top/03")
+            index.search(library, query, since=40.0)
+            index.search(library, query, until=40.0)
+            index.search(library, query, since=20.0, until=40.0, path="/top/03")
+            index.search(library, query, name="page 1")
+            index.search(library, query, engine="vlm")
+            index.search(library, query, engine="vlm", path="/top/03", since=1.0)
+            index.search(library, query, engine="vlm", name="page 1")
+    assert _whole_tables(steps) == []
+    asked = [step for step in steps if step.startswith("SEARCH p USING COVERING INDEX pages_narrow")]
+    assert bool(asked) or few_pages > 0
+
+
 def test_counts_are_summed_over_indexes(library: sqlite3.Connection) -> None:
     """They are read in full, but from indexes that hold nothing else."""
     with _plans(library) as steps:
