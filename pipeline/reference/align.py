@@ -6,12 +6,13 @@ character); the same anywhere on the page (another reading order); the start of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from pipeline.reference.cells import CellOrder
 from pipeline.reference.draft import DraftText
+from pipeline.reference.line_order import STRAIGHT, LineOrder, expected_step
 from pipeline.reference.scanner import Mark, Mode
 
 _TAIL = 64  # characters of output kept
@@ -53,9 +54,10 @@ def _begins_cell(mark: Mark) -> bool:
 class Aligner:
     """The pointer into a draft's skeleton."""
 
-    def __init__(self, draft: DraftText, cells: CellOrder) -> None:
+    def __init__(self, draft: DraftText, cells: CellOrder, order: LineOrder | None = None) -> None:
         self.draft = draft
         self.cells = cells
+        self.order = order if order is not None else LineOrder()
         self.here = 0  # the next character expected
         self.sure = 8  # characters that have agreed since the last doubt
         self.found = Found.START
@@ -73,6 +75,8 @@ class Aligner:
         while at < len(marks):
             mark = marks[at]
             begins_cell = self._enter(mark)
+            if mark.mode is Mode.TEXT and mark.run:
+                self._to_line(mark.char)
             if not self._agrees(mark.char) and not (begins_cell and self._to_cell(mark.char)):
                 end = self._end_of_cell(marks, at)
                 steps += self._part(marks[at:end])
@@ -82,6 +86,8 @@ class Aligner:
                 self._place(self.here)
             steps.append(Step(mark, self.here, self.sure))
             self.used[self.here] = 1
+            if mark.mode is Mode.TEXT:
+                self.order.found(self.draft.line[self.here])
             self._write(mark)
             if begins_cell and self.found is Found.BLOCK:
                 self._taken = self.here
@@ -116,6 +122,39 @@ class Aligner:
         self._stand(start, 2, Found.BLOCK)
         return True
 
+    def _to_line(self, char: str) -> None:
+        """At a line's end: stand at the line that the order so far has next, if it begins with `char`."""
+        if self.order.is_straight or not self.sure or not self._at_border():
+            return
+        line = self.draft.line[self.here - 1]
+        following = self.next_line(line, self.order.steps)
+        if following is None or following == line + 1:
+            return
+        start = self.draft.starts[following]
+        if self.draft.chars[start] == char:
+            self._stand(start, 2, Found.BLOCK)
+
+    def _at_border(self) -> bool:
+        """Whether the last character of a line was the last one expected."""
+        here, line = self.here, self.draft.line
+        return here > 0 and (here == self.draft.size or line[here] != line[here - 1])
+
+    def next_line(self, line: int, steps: Sequence[int], walked: Container[int] = ()) -> int | None:
+        """The line to expect after `line`, reached by `steps`; None at the end. Those `walked` are not to come again.
+
+        Where an order leads out of the page or to what is written, as at the end of a column, it goes on at the first
+        line that is not.
+        """
+        starts = self.draft.starts
+        step = expected_step(steps)
+        following = line + step
+        if step == STRAIGHT:
+            return following if following < len(starts) else None
+        if 0 <= following < len(starts) and not self.used[starts[following]] and following not in walked:
+            return following
+        left = (at for at, start in enumerate(starts) if not self.used[start] and at not in walked)
+        return next(left, None)
+
     @staticmethod
     def _end_of_cell(marks: Sequence[Mark], at: int) -> int:
         """Where the next cell begins in `marks` after `at`; their end outside tables."""
@@ -147,13 +186,15 @@ class Aligner:
         first = len(rest) - exact
         for index in range(self.here - exact, self.here):
             self.used[index] = 1
+            if rest[-1].mode is Mode.TEXT:
+                self.order.found(self.draft.line[index])
         return [
             Step(mark, self.here - len(rest) + at if at >= first else -1, at - first if at >= first else 0)
             for at, mark in enumerate(rest)
         ]
 
     def _write(self, mark: Mark) -> None:
-        if any(char in mark.run for char in _BLOCK_MARKS):
+        if any(char in mark.run for char in _BLOCK_MARKS) or (mark.run and self.sure and self._at_border()):
             self._block_text, self._taken = "", -1
         if len(self._block_text) <= _BLOCK:
             self._block_text += mark.char

@@ -10,6 +10,7 @@ from pipeline.reference.cells import CellOrder
 from pipeline.reference.draft import MARKS, DraftText
 from pipeline.reference.formulas import FormulaStyle
 from pipeline.reference.furniture import FurniturePolicy
+from pipeline.reference.line_order import LineOrder
 from pipeline.reference.pipes import PipeGrid
 from pipeline.reference.scanner import Mark, Mode, OutputScanner
 from pipeline.reference.separators import Separators, border
@@ -30,7 +31,8 @@ class DraftedPage:
         self.grid = grid
         self.json = json
         self.cells = CellOrder()
-        self.aligner = Aligner(draft, self.cells)
+        self.order = LineOrder()
+        self.aligner = Aligner(draft, self.cells, self.order)
         self.separators = Separators()
         self.spelling = Spelling()
         self.heads = BoxHeads(draft, json)

@@ -46,7 +46,7 @@ class Renderer:
     def render(self, need: int, settled: bool = False) -> Rendered:
         """About `need` characters. `settled`: the mark-up that is written is all there is before the next character."""
         here = self._page.aligner.here
-        if here >= self._draft.size:
+        if here >= self._draft.size and not self._goes_on():
             open_head = self._scanner.in_keys and self._scanner.run.count("{") > self._scanner.run.count("}")
             if not open_head:
                 return Rendered(self._end(), (), True)
@@ -54,6 +54,13 @@ class Renderer:
             return Rendered(head or "", (), False)
         walk = _Walk(self._page, here, need, settled)
         return walk.run()
+
+    def _goes_on(self) -> bool:
+        """Whether lines are expected after the draft's last: those of another column."""
+        order = self._page.order
+        if order.is_straight or self._scanner.mode is not Mode.TEXT or self._scanner.in_keys:
+            return False
+        return self._page.aligner.next_line(len(self._draft.lines) - 1, order.steps) is not None
 
     def _end(self) -> str:
         """What closes the text once the draft is written: an open cell, an open row."""
@@ -98,11 +105,13 @@ class _Walk:
         self.risks: list[tuple[int, float]] = []
         self.column = page.cells.column
         self.row = page.cells.row
+        self.steps = () if page.order.is_straight else page.order.steps
+        self.walked: set[int] = set()  # lines
 
     def run(self) -> Rendered:
         page, draft, here = self.page, self.draft, self.here
-        run, line = page.scanner.run, draft.line[here]
-        begins = draft.starts[line] == here
+        run, line = page.scanner.run, draft.line[here] if here < draft.size else len(draft.starts)
+        begins = here == draft.size or draft.starts[line] == here
         if page.scanner.in_keys:
             if begins and here:
                 line = self._next_line(draft.line[here - 1])[0] or line
@@ -168,6 +177,9 @@ class _Walk:
             elif following < len(self.draft.lines):
                 parts = self.page.separators.parts_cells(mode, self.draft.lines[following].before)
                 mark = (found or Break.CELL) if parts else Break.WRAP
+        elif self.steps:
+            ordered = self.page.aligner.next_line(line, self.steps, self.walked)
+            following = ordered if ordered is not None else len(self.draft.lines)
         following = self.page.furniture.skip(following)
         return (following if following < len(self.draft.lines) else None), mark
 
@@ -177,6 +189,9 @@ class _Walk:
         following, mark = self._next_line(line)
         if following is None:
             return False
+        if self.steps:
+            self.steps = (*self.steps, following - line)
+            self.walked.add(following)
         start = draft.starts[following]
         if line < 0:
             found = Border("", Break.PARAGRAPH, draft.text[: draft.at[0]], draft.kinds[0])

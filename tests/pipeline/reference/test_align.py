@@ -66,6 +66,25 @@ def test_a_new_block_is_taken_by_its_first_letters() -> None:
     assert aligner.found is not Found.LOST
 
 
+def test_a_line_is_taken_by_its_first_letters_where_one_before_it_ends() -> None:
+    halves = ["The first column", "Another column", "starts here and", "has other words"]
+    aligner = after("The first column st", draft_of(halves, Break.WRAP), piece=1)
+    assert next_of(aligner).startswith("artshere")
+
+
+LEFT = ["Here it begins", "as one column", "with more words", "and some more", "until it ends"]
+RIGHT = ["Next is another", "of equal length", "standing beside", "it all the way", "to its last line"]
+
+
+def test_columns_read_across_are_expected_in_turn_once_two_steps_were_alike() -> None:
+    draft = draft_of([line for pair in zip(LEFT, RIGHT, strict=True) for line in pair], Break.WRAP)
+    aligner = after(" ".join(LEFT[:4]), draft)
+    assert draft.lines[aligner.next_line(6, aligner.order.steps) or 0].text == LEFT[4]
+    aligner = after(" ".join(LEFT), draft)
+    assert draft.lines[aligner.next_line(8, aligner.order.steps) or 0].text == RIGHT[0]  # the first left
+    assert next_of(after(" ".join(LEFT[:4]) + " u", draft)).startswith("ntilit")
+
+
 def test_text_the_draft_has_nothing_of_leaves_it_lost() -> None:
     aligner = after("Zygotes quiver!", draft_of(PAGE))
     assert aligner.sure <= 2
