@@ -104,10 +104,11 @@ def make_plan(
     folders: Sequence[Path],
     *,
     out: Path | None = None,
+    port: int | None = None,
     default_home: Path | None = None,
     interpreter: str | None = None,
 ) -> Plan:
-    """The service that watches the folders. Every path in it is absolute.
+    """The service that watches the folders and, with a port, serves the library there. Every path in it is absolute.
 
     A home that is not the default one gets a name of its own, so that several can run.
     Raises: `VanishedError` for a folder that is not there, `SettingsError` for one no service file can name.
@@ -120,6 +121,8 @@ def make_plan(
     words = [interpreter or sys.executable, "-P", "-m", "daemon", "watch", "--quiet", "--home", str(home)]
     if out is not None:
         words += ["--out", os.path.abspath(out.expanduser())]  # noqa: PTH100
+    if port is not None:
+        words += ["--serve", "--port", str(port)]
     words += ["--", *map(str, paths)]
     for word in words:
         _require_nameable(word)

@@ -27,7 +27,7 @@ from daemon.commands.flags import (
     Verify,
     Workers,
 )
-from daemon.commands.serving import LOCAL, PORT, Port, http_server
+from daemon.commands.serving import LOCAL, Port, Serve, http_server, served_port
 
 
 def batch(
@@ -86,10 +86,8 @@ def watch(
     text_layer: TextLayer = None,
     workers: Workers = None,
     dpi: Dpi = None,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the library too, as `ocrd serve` does.")
-    ] = False,
-    port: Port = PORT,
+    serve: Serve = False,
+    port: Port = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -106,6 +104,7 @@ def watch(
     """
     from daemon import logs, supervisor
 
+    at = served_port(serve, port)
     logs.to_console(flags.log_level(verbose, quiet))
     chosen = flags.settings(
         home=home,
@@ -118,7 +117,7 @@ def watch(
         dpi=dpi,
     )
     roots = flags.watch_roots(folders, chosen.out)
-    server = http_server(chosen, LOCAL, port) if serve else None
+    server = None if at is None else http_server(chosen, LOCAL, at)
     end = supervisor.run(chosen, roots, server=server, on_event=None if quiet else console.say_event)
     raise typer.Exit(end.exit_code)
 

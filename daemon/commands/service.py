@@ -11,6 +11,7 @@ import typer
 from daemon import console
 from daemon.commands import flags
 from daemon.commands.flags import AsJson, Home, Out, Verbose
+from daemon.commands.serving import Port, Serve, served_port
 from storage.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def install(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders to watch, with all below.")],
     home: Home = None,
     out: Out = None,
+    serve: Serve = False,
+    port: Port = None,
     show: Annotated[bool, typer.Option("--print", help="Print the service's file; install nothing.")] = False,
     kind: Kind = None,
     verbose: Verbose = False,
@@ -33,18 +36,20 @@ def install(
     """Watch folders from now on, at every login and after crashes.
 
     Settings come from ocrd.toml in the home folder: a service does not see this shell's environment.
-    Installing again replaces the folders.
+    Installing again replaces the folders, and what else was said.
 
     \b
     Examples:
       ocrd service install ~/Scans
       ocrd service install ~/Scans /mnt/office --out ~/Text
+      ocrd service install ~/Scans --serve
       ocrd service install ~/Scans --print
     """
     from daemon import service
 
+    at = served_port(serve, port)
     chosen = flags.settings(home=home)
-    plan = service.make_plan(chosen.home, folders, out=out or chosen.out)
+    plan = service.make_plan(chosen.home, folders, out=out or chosen.out, port=at)
     found = service.manager(_kind(kind), plan)
     if show:
         console.say(found.render().rstrip("\n"))

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 LOCAL = "127.0.0.1"
 PORT = 8470
-Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")]
+Port = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, max=65535, help=f"Port to listen on, else {PORT}; 0: any free one."),
+]
+Serve = Annotated[bool, typer.Option("--serve", help="Serve the library too, as `ocrd serve` does.")]
 
 
 def serve(
@@ -26,7 +30,7 @@ def serve(
         str,
         typer.Option(metavar="NAME", help="Address to listen on; others than this machine's need a token."),
     ] = LOCAL,
-    port: Port = PORT,
+    port: Port = None,
     token: Annotated[
         bool, typer.Option("--token", help="Ask this machine's users for the token, too.")
     ] = False,
@@ -75,7 +79,8 @@ def serve(
     chosen = flags.settings(home=home, engine=engine, model=model, languages=languages, workers=workers)
     reach = Reach(tuple(folder.resolve() for folder in allow_root or ()), allow_watched, allow_remote)
     secret = _token(chosen, host, wanted=token, file=token_file)
-    server = http_server(chosen, host, port, token=secret, hosts=tuple(allow_host or ()), reach=reach)
+    at = PORT if port is None else port
+    server = http_server(chosen, host, at, token=secret, hosts=tuple(allow_host or ()), reach=reach)
     raise typer.Exit(serving.run(chosen, server, on_event=None if quiet else console.say_event))
 
 
@@ -91,6 +96,13 @@ def _token(settings: Settings, host: str, *, wanted: bool, file: Path | None) ->
     if is_new:
         console.say(f"token, shown this once and kept in {settings.home / security.TOKEN_NAME}:\n{token}")
     return token
+
+
+def served_port(serve: bool, port: int | None) -> int | None:
+    """The port that is served beside other work, None without `--serve`. Raises: a usage error for a port alone."""
+    if not serve and port is not None:
+        raise typer.BadParameter("it goes with --serve", param_hint="--port")
+    return (PORT if port is None else port) if serve else None
 
 
 def http_server(

@@ -36,8 +36,8 @@ START_S = 30.0
 class Listening:
     """Where and for whom to listen. `host` is a name or address, `port` 0 any free one."""
 
-    host: str = "127.0.0.1"
-    port: int = 8470
+    host: str
+    port: int
     token: str | None = None
     hosts: tuple[str, ...] = ()  # names it is reached by, besides localhost
     reach: Reach | None = None  # what a request may name instead of sending it

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -29,14 +31,20 @@ from storage.settings import Settings
 ROOT = Path(__file__).parents[2]
 MakeFile = Callable[..., Path]
 ODD = 'Scäns 100% $HOME "quoted" \\n & <b>'
-EXAMPLE = Plan(
-    "org.ocrd.daemon",
-    (
-        "/Users/you/.local/share/uv/tools/ocrd-mlx/bin/python", "-P", "-m", "daemon", "watch", "--quiet",
-        "--home", "/Users/you/Library/Application Support/ocrd", "--", "/Users/you/Scans",
-    ),
-    Path("/Users/you/Library/Application Support/ocrd"),
-)  # fmt: skip
+
+
+def example(port: int | None = None) -> Plan:
+    """The plan that the files of `launchd/golden` are for; the folder need not be there."""
+    home = Path("/Users/you/Library/Application Support/ocrd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "is_dir", lambda path: True)
+        return make_plan(
+            home,
+            [Path("/Users/you/Scans")],
+            port=port,
+            default_home=home,
+            interpreter="/Users/you/.local/share/uv/tools/ocrd-mlx/bin/python",
+        )
 
 
 class Tool:
@@ -62,14 +70,18 @@ def plan_in(tmp_path: Path, *folders: str) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("name", "render"),
+    ("name", "port"),
     [
-        ("org.ocrd.daemon.plist", lambda: launchd.render(EXAMPLE).decode()),
-        ("ocrd.service", lambda: systemd.render(EXAMPLE)),
+        ("org.ocrd.daemon.plist", None),
+        ("org.ocrd.daemon-serve.plist", 8470),
+        ("ocrd.service", None),
+        ("ocrd-serve.service", 8470),
     ],
 )
-def test_the_file_for_the_example_is_the_one_in_the_repository(name: str, render: Callable[[], str]) -> None:
-    assert render() == (ROOT / "launchd" / "golden" / name).read_text("utf-8")
+def test_the_file_for_the_example_is_the_one_in_the_repository(name: str, port: int | None) -> None:
+    plan = example(port)
+    rendered = launchd.render(plan).decode() if name.endswith(".plist") else systemd.render(plan)
+    assert rendered == (ROOT / "launchd" / "golden" / name).read_text("utf-8")
 
 
 def test_every_key_is_one_of_launchd_s_and_every_path_absolute(tmp_path: Path) -> None:
@@ -96,7 +108,7 @@ def test_every_key_is_one_of_launchd_s_and_every_path_absolute(tmp_path: Path) -
     ],
 )
 def test_what_launchd_would_ignore_or_refuse_is_found(change: dict[str, Any], fault: str) -> None:
-    job = plistlib.loads(launchd.render(EXAMPLE)) | change
+    job = plistlib.loads(launchd.render(example())) | change
     assert any(fault in found for found in launchd.check(job))
 
 
@@ -244,6 +256,25 @@ def test_print_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "port"), [(["--serve"], "8470"), (["--serve", "--port", "9000"], "9000"), ([], None)]
+)
+def test_a_service_serves_where_that_is_said(tmp_path: Path, flags: list[str], port: str | None) -> None:
+    home, folder = tmp_path / "home", tmp_path / "in"
+    folder.mkdir()
+    words = ["service", "install", str(folder), "--home", str(home), "--print", "--kind", "launchd", *flags]
+    job = plistlib.loads(CliRunner().invoke(app, words).stdout.encode())
+    serving = [] if port is None else ["--serve", "--port", port]
+    assert job["ProgramArguments"][-len(serving) - 4 :] == ["--home", str(home), *serving, "--", str(folder)]
+
+
+@pytest.mark.parametrize("command", [["service", "install"], ["watch"]])
+def test_a_port_that_nothing_listens_on_is_refused(tmp_path: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, str(tmp_path), "--home", str(tmp_path), "--port", "9000"])
+    assert result.exit_code == ExitCode.USAGE and "--serve" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_status_and_logs_without_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "run", Tool(Ran(1, "Failed to connect to bus")))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -268,14 +299,14 @@ def test_variables_a_service_will_not_see_are_named() -> None:
 # --- the mechanism -----------------------------------------------------------------------------------------
 
 
-def test_it_reads_without_path_home_and_language(
+def test_it_reads_and_serves_without_path_home_and_language(
     tmp_path: Path, settings: Settings, conn: sqlite3.Connection, make_png: MakeFile
 ) -> None:
     """As launchd starts it; agents found no program there (https://github.com/basnijholt/agent-cli/issues/481)."""
     folder = tmp_path / "Scäns 走査"
     file = make_png(folder / "naïve ☂.png")
     settings.settings_path.write_text('engine = "fake"\nsettle_s = 0.1\nworkers = 1\n', "utf-8")
-    plan = make_plan(settings.home, [folder])
+    plan = make_plan(settings.home, [folder], port=0)
     job = plistlib.loads(launchd.render(plan))
     process = subprocess.Popen(
         job["ProgramArguments"],
@@ -291,6 +322,13 @@ def test_it_reads_without_path_home_and_language(
         while not sidecar.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         assert sidecar.exists(), (settings.home / "ocrd.log").read_text("utf-8")[-2000:]
+        [place] = {
+            connection.laddr
+            for connection in psutil.Process(process.pid).net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert place.ip == "127.0.0.1"
+        assert httpx.get(f"http://127.0.0.1:{place.port}/api/status", timeout=60).status_code == 200
     finally:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)

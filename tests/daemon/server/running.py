@@ -114,7 +114,7 @@ class Writing(FakeEngine):
 @contextlib.contextmanager
 def serving(settings: Settings, **listening: Any) -> Iterator[HttpServer]:
     """The server of a home, on a free port."""
-    server = HttpServer(settings, Listening(port=0, **listening))
+    server = HttpServer(settings, Listening("127.0.0.1", 0, **listening))
     try:
         server.start()
         yield server

@@ -104,7 +104,7 @@ def test_a_server_that_stops_waits_for_no_listener(shelf: Shelf, monkeypatch: py
     from daemon.server.serve import HttpServer, Listening
 
     monkeypatch.setattr(serve, "LEAVE_S", PATIENCE_S)
-    server = HttpServer(shelf.settings, Listening(port=0))
+    server = HttpServer(shelf.settings, Listening("127.0.0.1", 0))
     server.start()
     with httpx.stream("GET", server.url + "api/events", timeout=PATIENCE_S) as stream:
         lines = stream.iter_lines()

@@ -60,7 +60,7 @@ def test_it_answers_at_the_address_it_shows(tmp_path: Path, host: str) -> None:
 
 def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
     with serving(settings_in(tmp_path)) as running, pytest.raises(AccessError, match=str(running.port)):
-        HttpServer(settings_in(tmp_path), Listening(port=running.port))
+        HttpServer(settings_in(tmp_path), Listening("127.0.0.1", running.port))
 
 
 def test_a_host_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
