@@ -19,7 +19,8 @@ INDEXES = ("pages_fts", "page_grams_fts")
 FEWEST = 64  # pages; fewer are not worth a merge
 SMALL = 500  # pages that are built anew in one go: 0.5 ms each (2 busy cores)
 LEAVES = 64  # leaves of 4 KB that a piece goes through: some 40 ms (the same)
-# SQLite before 3.41 adds a level to an index with every merge of everything, and cannot read it any more at 2,000.
+# SQLite 3.40 adds a level to an index with every merge of everything, and cannot read it any more at 2,000 of them
+# (3.54 adds none).
 LEVELS = 100
 _STRUCTURE = 10  # the row of an index's data that says which segments there are; FTS5 has no other way to ask
 
