@@ -20,7 +20,6 @@ from pipeline import checkpoint, presets
 from pipeline.presets import Preset
 from storage.errors import (
     BusyError,
-    DiskFullError,
     HubError,
     ModelError,
     ModelMissingError,
@@ -28,6 +27,7 @@ from storage.errors import (
     SettingsError,
     from_os_error,
 )
+from storage.staging import require_space
 
 if TYPE_CHECKING:
     from storage.settings import Settings
@@ -218,13 +218,7 @@ def _look_up(repository: str, revision: str, endpoint: str | None) -> Source:
 def _check_space(source: Source, staging: Path) -> None:
     held = sum(path.stat().st_size for path in staging.rglob("*") if path.is_file())
     needed = max(0, source.size_bytes - held) + _SPARE_BYTES
-    free = shutil.disk_usage(staging.parent).free
-    if free < needed:
-        raise DiskFullError(
-            f"{source.repository} needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free",
-            file=staging.parent,
-            remedy="free some space, or let OCRD_HOME lie on a larger disk",
-        )
+    require_space(staging.parent, needed, remedy="free some space, or let OCRD_HOME lie on a larger disk")
 
 
 def _fetch(source: Source, staging: Path, endpoint: str | None, show_progress: bool) -> None:

@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import socket
 import sys
 import zlib
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from storage.errors import DiskFullError
 from storage.failpoints import reach
 
 OLD_S = 86_400.0  # a temporary file of another host is abandoned after this long
@@ -128,6 +130,15 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
 def is_staged(name: bytes) -> bool:
     """Whether a file name (without folder) is that of a temporary file of ours."""
     return _NAME.match(name) is not None
+
+
+def require_space(folder: Path, needed: int, *, remedy: str) -> None:
+    """Raises: `DiskFullError` naming the bytes needed and free, before anything is written; OSError."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise DiskFullError(
+            f"{needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are free", file=folder, remedy=remedy
+        )
 
 
 def sweep(folder: bytes, now: float) -> int:

@@ -1,4 +1,4 @@
-"""Names and shapes of dots.ocr's tensors: one table, read from checkpoint to stable names and back.
+"""Names and shapes of dots.ocr's tensors: one table, of the checkpoint's own names and stable ones.
 
 Three spellings of one tensor: the checkpoint's own (`vision_tower.blocks.0.norm1.weight`), which conversions for MLX
 spell partly otherwise (`language_model.model.layers…` for `model.layers…`), and for the vision tower a stable one
@@ -140,9 +140,6 @@ _PREFIXES = (
 )
 # Buffers that follow from config.json and that some releases store all the same.
 BALLAST = re.compile(r"(\.rotary_emb\.inv_freq|\.rotary_pos_emb\.inv_freq|\.position_ids)\Z")
-_BLOCK = re.compile(r"\.(\d+)\.")
-_SOURCES = {row.source: row for row in TABLE}
-_STABLE = {row.stable: row for row in TABLE if row.stable}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +151,6 @@ class Expected:
     shape: tuple[int, ...]
     part: Part
 
-    @property
-    def group(self) -> str:
-        """What is converted together: a block, a table, the projector."""
-        found = re.match(r"(.*?\.\d+)\.", self.source)
-        return found[1] if found and self.part is not Part.PROJECTOR else self.source.rpartition(".")[0]
-
 
 def canonical(name: str) -> str:
     """A tensor's name in the checkpoint's own spelling, whatever it is spelt like."""
@@ -167,30 +158,6 @@ def canonical(name: str) -> str:
         if name.startswith(prefix):
             return own + name[len(prefix) :]
     return name
-
-
-def to_stable(source: str) -> str:
-    """`vision_tower.blocks.3.norm1.weight` → `vision.blocks.3.norm1.weight`. Raises: KeyError for what has none."""
-    kind, number = _generic(canonical(source))
-    row = _SOURCES[kind]
-    if row.stable is None:
-        raise KeyError(source)
-    return row.stable.replace("{n}", number)
-
-
-def to_source(stable: str) -> str:
-    """The way back. Raises: KeyError for a name that is none of the table's."""
-    kind, number = _generic(stable)
-    return _STABLE[kind].source.replace("{n}", number)
-
-
-def _generic(name: str) -> tuple[str, str]:
-    """The name as the table has it, and the block's number; `merger.mlp.0` is a layer, and no block."""
-    if name.startswith(("vision_tower.blocks.", "vision.blocks.", "model.layers.")):
-        found = _BLOCK.search(name)
-        if found and found[1] == str(int(found[1])):
-            return name[: found.start(1)] + "{n}" + name[found.end(1) :], found[1]
-    return name, ""
 
 
 def expected(sizes: Dimensions) -> Iterator[Expected]:

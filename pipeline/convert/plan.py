@@ -71,14 +71,6 @@ class Plan:
         """A tensor's values by its name in the checkpoint, float32, in PyTorch's layout."""
         return self.entries[source].read()
 
-    @property
-    def largest_group_bytes(self) -> int:
-        """Bytes of the largest block or table: the least that must be in memory at once."""
-        groups: dict[str, int] = {}
-        for entry in self.entries.values():
-            groups[entry.expected.group] = groups.get(entry.expected.group, 0) + entry.size_bytes
-        return max(groups.values())
-
 
 def examine(folder: Path, *, trusted: Iterable[Path] = ()) -> Plan:
     """Read configuration and headers of the checkpoint in `folder`; no tensor is loaded.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pipeline.convert import manifest
 from pipeline.convert.plan import Plan
 from pipeline.convert.shards import SHARD_BYTES, Shard, Workshop, index, json_bytes, lay_out, total_bytes
-from pipeline.convert.vision_weights import check_space
 from storage.errors import DiskFullError, ExistsError, OcrdError, from_os_error
+from storage.staging import require_space
 
 if TYPE_CHECKING:
     from pipeline.adapter.converting import LazyConversion
@@ -127,8 +127,9 @@ def _fill(
 ) -> Converted:
     resumed = len(workshop.done)
     missing = [shard for shard in shards if shard.name not in workshop.done]
-    check_space(target.parent, total_bytes(missing) + _SPARE_BYTES)
     try:
+        needed = total_bytes(missing) + _SPARE_BYTES
+        require_space(target.parent, needed, remedy="free some space, or write to another disk")
         for number, shard in enumerate(shards, 1):
             if shard in missing:
                 workshop.write(shard, conversion)

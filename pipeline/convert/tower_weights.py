@@ -34,22 +34,6 @@ def load_tower(plan: Plan, *, half: bool = False) -> VisionTower:
     return tower
 
 
-def random_tower(config: TowerConfig, seed: int, *, half: bool = False) -> VisionTower:
-    """A tower of random weights that keeps activations near 1: for sizes and speed, where content does not matter."""
-    generator = torch.Generator().manual_seed(seed)
-    tower = empty_tower(config)
-    state = {}
-    for name, parameter in tower.named_parameters():
-        dtype = _dtype(name, half)
-        if parameter.ndim > 1:
-            values = torch.randn(parameter.shape, generator=generator)
-            state[name] = (values * (parameter.numel() / parameter.shape[0]) ** -0.5).to(dtype)
-        else:
-            state[name] = torch.full(parameter.shape, float(name.endswith("weight")), dtype=dtype)
-    tower.load_state_dict(state, assign=True)
-    return tower
-
-
 def _dtype(name: str, half: bool) -> torch.dtype:
     """LayerNorm stays float32: see `Merger.forward`."""
     return torch.float16 if half and "ln_q" not in name else torch.float32

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from pipeline.convert.names import Part
 from pipeline.convert.plan import Entry, Plan
-from storage.errors import DiskFullError, ModelError, from_os_error
-from storage.staging import Staging
+from storage.errors import ModelError, from_os_error
+from storage.staging import Staging, require_space
 
 Dtype = Literal["float32", "float16"]
 
@@ -46,8 +46,8 @@ def write(
     """
     entries = plan.of(Part.VISION, Part.PROJECTOR)
     needed = sum(int(np.prod(e.expected.shape)) for e in entries) * np.dtype(dtype).itemsize
-    check_space(out.parent, needed)
     with _storage_errors(out), Staging(os.fsencode(out.parent), 0o666) as stage:
+        require_space(out.parent, needed, remedy="free some space, or write to another disk")
         file = stage.open()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for number, entry in enumerate(entries, 1):
@@ -82,19 +82,6 @@ def narrowed(values: NDArray[np.float32], dtype: Dtype, name: str) -> NDArray[np
             remedy="take float32 or bfloat16",
         )
     return values.astype(np.float16)
-
-
-def check_space(folder: Path, needed: int) -> None:
-    """Raises: `DiskFullError` naming what is needed and what is free, before anything is written."""
-    import shutil
-
-    with _storage_errors(folder):
-        free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise DiskFullError(
-            f"{needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are free", file=folder,
-            remedy="free some space, or write to another disk",
-        )  # fmt: skip
 
 
 @contextmanager

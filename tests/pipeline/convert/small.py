@@ -6,9 +6,13 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tools import full_size
+
+if TYPE_CHECKING:
+    from pipeline.convert.tower import VisionTower
+    from pipeline.convert.tower_config import TowerConfig
 
 Header = dict[str, dict[str, Any]]
 TINY = full_size.TINY
@@ -31,6 +35,25 @@ def config(**changes: Any) -> dict[str, Any]:
 def make(folder: Path, **changes: Any) -> Path:
     """A checkpoint in `folder`: its weights in one file, bfloat16."""
     return full_size.make(folder, config(**changes))
+
+
+def random_tower(config: TowerConfig, seed: int) -> VisionTower:
+    """A tower of random weights that keeps activations near 1: where content does not matter. Needs torch."""
+    import torch
+
+    from pipeline.convert.tower_weights import empty_tower
+
+    generator = torch.Generator().manual_seed(seed)
+    tower = empty_tower(config)
+    state = {}
+    for name, parameter in tower.named_parameters():
+        if parameter.ndim > 1:
+            values = torch.randn(parameter.shape, generator=generator)
+            state[name] = values * (parameter.numel() / parameter.shape[0]) ** -0.5
+        else:
+            state[name] = torch.full(parameter.shape, float(name.endswith("weight")))
+    tower.load_state_dict(state, assign=True)
+    return tower
 
 
 def weights(folder: Path) -> Path:

@@ -102,7 +102,7 @@ def test_another_models_package_is_not_used(
     from pipeline.convert import tower_weights
 
     examined = plan.examine(TINY_FOLDER)
-    other = tower_weights.random_tower(tower_weights.load_tower(examined).config, 1)
+    other = small.random_tower(tower_weights.load_tower(examined).config, 1)
     out = tmp_path / "other.mlpackage"
     with torch.inference_mode():
         coreml.save(coreml.build(other, (512, 1024), Options(precision=Precision.FLOAT32), "other"), out)

@@ -20,13 +20,14 @@ from pipeline.convert.mil_proof import speckled
 from pipeline.convert.tower import RMSNorm, VisionTower
 from pipeline.convert.tower_config import TowerConfig
 from pipeline.presets import TINY_FOLDER
+from tests.pipeline.convert.small import random_tower
 
 SMALL = TowerConfig(64, 32, 96, 2, 4, 3, 14, 2, 1e-5, False, True)
 
 
 @pytest.fixture(scope="module")
 def small() -> VisionTower:
-    return tower_weights.random_tower(SMALL, 3)
+    return random_tower(SMALL, 3)
 
 
 def features(tower: VisionTower, pixels: Any, rows: int, columns: int, length: int) -> Any:
