@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from daemon import console, mac_access, mounts
 from daemon.diagnosis import Level, Result
 from storage import backup
+from storage.control import LOW_BYTES
 from storage.errors import OcrdError
 
 if TYPE_CHECKING:
     from storage.settings import Settings
 
-LOW_BYTES, TIGHT_BYTES = 64 << 20, 2 << 30
+TIGHT_BYTES = 2 << 30
 CLOCK_APART_S = 5.0
 FIRST_DAY = 1_735_689_600.0  # 2025-01-01: clocks before that are not set
 COUNT_S = 3.0  # for counting folders

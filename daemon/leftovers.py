@@ -50,7 +50,7 @@ class Leftovers:
         self._orphans_until = self._monotonic() + ORPHANS_S
         self.call_back(now)
         for folder in (self.settings.home, *_folders_in(self.settings.home)):
-            staging.sweep(os.fsencode(folder), time.time())
+            staging.sweep(os.fsencode(folder), now)
         backup.sweep(self.settings.backups_path)
 
     def call_back(self, now: float) -> None:

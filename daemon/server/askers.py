@@ -12,7 +12,7 @@ from pathlib import Path
 
 from daemon.asks.frames import HEADER, LARGEST_FRAME, Ask, Frame, decode, encode
 from daemon.asks.places import Place, places
-from daemon.server.failures import Refused, status_of
+from daemon.server.failures import Refused, http_status
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class Answer:
             if frame["kind"] == "failed":
                 code = str(frame["code"])
                 raise Refused(
-                    status_of(code), str(frame["message"]), code=code, remedy=str(frame.get("remedy") or "")
+                    http_status(code), str(frame["message"]), code=code, remedy=str(frame.get("remedy") or "")
                 )
             if frame["kind"] == "end" and not self._begun:
                 await self._again()  # the worker left without having begun

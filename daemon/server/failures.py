@@ -66,8 +66,8 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-def status_of(code: str) -> int:
-    """The status for the code of one of our errors."""
+def http_status(code: str) -> int:
+    """The HTTP status for the code of one of our errors."""
     kind = class_of(code) or OcrdError
     return _STATUS_OF_CODE.get(code) or _STATUS.get(kind.exit_code, 500)
 
@@ -81,7 +81,7 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, sqlite3.Error):
         error = explain(error) or error
     if isinstance(error, OcrdError):
-        return Refused(status_of(error.code), error.message, code=error.code, remedy=error.remedy)
+        return Refused(http_status(error.code), error.message, code=error.code, remedy=error.remedy)
     if isinstance(error, HTTPException):
         code = _CODES.get(error.status_code, "http")
         return Refused(error.status_code, str(error.detail), code=code, headers=error.headers)

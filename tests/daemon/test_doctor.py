@@ -19,6 +19,7 @@ from daemon import doctor, home_checks, setup_checks
 from daemon.cli import app
 from daemon.diagnosis import Level, Result
 from storage import backup, library, workers
+from storage.control import LOW_BYTES
 from storage.errors import StorageError
 from storage.settings import Settings
 
@@ -110,7 +111,13 @@ def test_folders_that_are_away(settings: Settings, conn: sqlite3.Connection, tmp
 
 
 @pytest.mark.parametrize(
-    ("free", "level"), [(1 << 20, Level.FAULT), (1 << 30, Level.WARNING), (1 << 40, Level.OK)]
+    ("free", "level"),
+    [
+        (LOW_BYTES - 1, Level.FAULT),  # reading pauses
+        (LOW_BYTES, Level.WARNING),
+        (1 << 30, Level.WARNING),
+        (1 << 40, Level.OK),
+    ],
 )
 def test_space(free: int, level: Level, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "free")

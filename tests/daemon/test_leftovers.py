@@ -131,6 +131,16 @@ def test_half_written_files_in_the_home_are_removed_at_the_start(left: Leftovers
     assert kept.exists()
 
 
+def test_what_another_machine_began_is_removed_a_day_later(left: Leftovers, settings: Settings) -> None:
+    half = settings.home / f".ocrd-{'0' * 8}-1-{'0' * 12}.tmp"
+    half.touch()
+    begun = half.stat().st_mtime
+    left.start(begun + staging.OLD_S - 1)
+    assert half.exists()
+    left.start(begun + staging.OLD_S + 1)
+    assert not half.exists()
+
+
 def test_what_a_wrong_clock_put_off_is_due_once_the_clock_is_right(
     left: Leftovers, conn: sqlite3.Connection
 ) -> None:
