@@ -22,6 +22,7 @@ from storage.records import FURNITURE, Box
 
 __all__ = ["Hit", "HitState", "grams", "search"]
 
+FEW_FILES = 10_000  # of a date: their content is looked at, 1 µs each
 PATHS_SHOWN = 1_000  # files of one content
 _FURNITURE = tuple(sorted(FURNITURE))
 
@@ -73,7 +74,7 @@ def search(
     the snippet, whose text has no control characters: use some as marks to be sure they are marks.
     """
     parsed = parse(query)
-    allowed = Allowed(_file_filter(path, since, name, until), engine)
+    allowed = Allowed(_file_filter(conn, path, since, name, until), engine)
     wanted = _Wanted(allowed, max(0, limit), max(0, offset), marks)
     if parsed.terms:
         return _search_pages(conn, parsed, wanted)
@@ -94,7 +95,7 @@ class _Wanted:
 
 
 def _file_filter(
-    path: str | None, since: float | None, name: str | None, until: float | None = None
+    conn: sqlite3.Connection, path: str | None, since: float | None, name: str | None, until: float | None
 ) -> FileFilter | None:
     """The condition that `search` puts on files; None where it puts none."""
     clauses: list[Condition] = []
@@ -102,20 +103,30 @@ def _file_filter(
     if path:
         clauses.append(_path_filter(path))
         quick.append(clauses[-1])
-    if until is not None:
-        clauses.append(("f.first_seen < ?", [until]))
-        quick.append(clauses[-1])
     if name:
         sql, values = name_filter(_readable(name))
         clauses.append((sql, values))
         # All names stand in an index, a tenth as large as the table.
         quick.append((f"f.id IN (SELECT f.id FROM files f WHERE {sql})", values))
+    before: list[Condition] = [] if until is None else [("f.first_seen < ?", [until])]
+    clauses += before
     if since is None:
-        return FileFilter(_all_of(clauses), (_all_of(quick),)) if clauses else None
+        return FileFilter(_all_of(clauses), (_all_of([*quick, *before]),)) if clauses else None
     seen: Condition = ("f.first_seen >= ?", [since])
     added: Condition = ("d.added_at >= ?", [since])  # its content is newer than the file
     either: Condition = (f"({seen[0]} OR {added[0]})", [since, since])
-    return FileFilter(_all_of([*clauses, either]), (_all_of([*quick, seen]), _all_of([*quick, added])))
+    if until is not None and _has_many_files(conn, until):
+        before_added: list[Condition] = [("+f.first_seen < ?", [until])]  # found by the date of the content
+    else:
+        before_added = before
+    ways = (_all_of([*quick, *before, seen]), _all_of([*quick, *before_added, added]))
+    return FileFilter(_all_of([*clauses, either]), ways)
+
+
+def _has_many_files(conn: sqlite3.Connection, until: float) -> bool:
+    """Whether more than a few were first seen before."""
+    seen = "SELECT count(*) FROM (SELECT 1 FROM files WHERE first_seen < ? LIMIT ?)"
+    return bool(conn.execute(seen, [until, FEW_FILES + 1]).fetchone()[0] > FEW_FILES)
 
 
 def _all_of(clauses: Sequence[Condition]) -> Condition:

@@ -22,6 +22,7 @@ from storage.query import Query, Term
 RANKED_PAGES = 5_000
 COMMON_PAGES = 50_000  # counting so many takes 2 ms
 FEW_PAGES = 20_000  # of so many the set is made: 0.5 µs each, and 0.2 µs for a match to be looked for in it
+FEW_DOCUMENTS = 5_000  # more have more pages
 LOOKED_UP = 200  # of so many each is looked up among the matches of common words: 100 µs each
 SOME_DOCUMENTS = (
     20_000  # of so many the set is made: a match looked for in it takes 1 µs, one asked about its files 3
@@ -147,9 +148,13 @@ def _passed(conn: sqlite3.Connection, allowed: Allowed) -> _Passed:
             files, values = allowed.files.condition
             conditions.append((_ASKED.format(table="{table}", files=files), [*values, *values]))
         else:
-            pages = _few(conn, _PAGES_OF, json.dumps(documents))
+            if len(documents) <= FEW_DOCUMENTS:
+                pages = _few(conn, _PAGES_OF, json.dumps(documents))
             if pages is None:
-                conditions.append((_IS_OF, [json.dumps(documents)]))
+                conditions += [
+                    (_IS_OF, [json.dumps(documents)]),
+                    (_NOT_AFTER, [_last(conn, json.dumps(documents))]),
+                ]
     if allowed.engine is not None:
         if pages is None:
             pages = _few(conn, _PAGES_READ_BY, allowed.engine)
@@ -169,6 +174,10 @@ _ASKED = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.i
                WHERE d.id = p.document_id AND {files})))"""
 _READ_BY = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.id = {table}.rowid
     AND coalesce(p.engine, p.source) = ?)"""
+_NOT_AFTER = " AND {table}.rowid <= ?"
+_LAST_OF_NEWEST = """SELECT id FROM pages INDEXED BY pages_narrow WHERE id > (SELECT max(id) FROM pages) - ?
+    AND +document_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT 1"""
+_LAST = "SELECT max(id) FROM pages WHERE document_id IN (SELECT value FROM json_each(?))"
 _PAGES_OF = "SELECT id FROM pages WHERE document_id IN (SELECT value FROM json_each(?))"
 _PAGES_READ_BY = "SELECT id FROM pages WHERE coalesce(engine, source) = ?"
 _DOCUMENTS = (
@@ -176,6 +185,12 @@ _DOCUMENTS = (
     "SELECT d.id FROM documents d JOIN files f ON f.document_id = d.superseded_by"
     " WHERE d.superseded_by IS NOT NULL AND {files}",
 )
+
+
+def _last(conn: sqlite3.Connection, documents: str) -> int:
+    """The newest page of these documents, looked for among the newest of all, and if it is not there among theirs."""
+    row = conn.execute(_LAST_OF_NEWEST, [FEW_PAGES, documents]).fetchone()
+    return int((row or conn.execute(_LAST, [documents]).fetchone())[0] or 0)
 
 
 def _few(conn: sqlite3.Connection, sql: str, value: object) -> tuple[int, ...] | None:
