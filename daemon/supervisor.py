@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from daemon import logs, notices, serving
+from daemon.arrivals import Arrivals
 from daemon.console import escape_name
 from daemon.crew import HOUSEKEEPING_S, TICK_S, Crew, StopSignals
 from daemon.scanner import WatchRoot
@@ -109,6 +110,7 @@ class _Watch:
         self.restarts = 0
         self._told_until = time.time()  # documents finished up to then have been told of
         self._next_telling = self._told_until
+        self._arrivals = Arrivals(crew.conn)
         self._digest = notices.Digest(crew.settings.notify)
         self._rules = rules_for(crew.settings, roots)
         self.threads = [self._thread(root) for root in roots]
@@ -164,7 +166,7 @@ class _Watch:
         return WatchThread(self.crew.settings, root, make, queued=self.crew.wake.set)
 
     def _tell_finished(self, now: float) -> None:
-        """A line for each document read, or given up, since the last look."""
+        """A line for each document read, or given up, and each file whose content was known, since the last look."""
         if self._told_until - HOUSEKEEPING_S > now:  # the clock was set back
             self._told_until = self._next_telling = now - HOUSEKEEPING_S
         if now < self._next_telling:
@@ -180,9 +182,13 @@ class _Watch:
             log.warning("what is finished will be told later: %s", error)
 
     def _tell(self, now: float) -> None:
+        for told in self._arrivals.news():
+            self.crew.say(told.line)
+            if told.failed:
+                self._digest.add(told.path, failed=True)
         rows = self.crew.conn.execute(
-            "SELECT (SELECT path FROM files WHERE document_id = documents.id LIMIT 1) AS path, state, pages,"
-            " pages_failed, error_message, finished_at FROM documents WHERE finished_at > ?"
+            "SELECT (SELECT path FROM files WHERE document_id = documents.id ORDER BY id DESC LIMIT 1) AS path,"
+            " state, pages, pages_failed, error_message, finished_at FROM documents WHERE finished_at > ?"
             " AND state IN ('done', 'failed', 'needs_password') ORDER BY finished_at LIMIT ?",
             (self._told_until, TOLD_AT_ONCE),
         ).fetchall()

@@ -233,6 +233,16 @@ def test_once_ends_by_itself_when_all_is_read(settings: Settings, folder: Path, 
     assert events[-1] == f"read: {folder / 'a.png'}, pages: 1"
 
 
+def test_a_copy_dropped_into_the_folder_is_told(settings: Settings, folder: Path, make_png: MakeFile) -> None:
+    chosen, root = replace(settings, settle_s=0.1), WatchRoot(os.fsencode(folder))
+    events: list[str] = []
+    make_png(folder / "a.png")
+    supervisor.run(chosen, [root], once=True)
+    make_png(folder / "b.png")
+    supervisor.run(chosen, [root], once=True, on_event=events.append)
+    assert events[-1] == f"read before: {folder / 'b.png'}, the same as {folder / 'a.png'}"
+
+
 # --- in this process ---------------------------------------------------------------------------------------
 
 
