@@ -27,6 +27,7 @@ LOOKED_UP = 200  # of so many each is looked up among the matches of common word
 SOME_DOCUMENTS = (
     20_000  # of so many the set is made: a match looked for in it takes 1 µs, one asked about its files 3
 )
+NEWEST_PAGES = 1_000  # are asked, to see whether the newest matches are worth asking
 
 Condition = tuple[str, list[object]]  # SQL, and its parameters
 Ranked = list[tuple[int, float]]  # (page id, score), best first
@@ -143,7 +144,9 @@ def _passed(conn: sqlite3.Connection, allowed: Allowed) -> _Passed:
     pages: tuple[int, ...] | None = None
     conditions: list[Condition] = []
     if allowed.files is not None:
-        documents = _documents(conn, allowed.files)
+        documents = _documents(conn, allowed.files, SOME_DOCUMENTS)
+        if documents is None and not _passes_newest(conn, allowed.files):
+            documents = _documents(conn, allowed.files)  # old ones: all newer matches would be asked in vain
         if documents is None:
             files, values = allowed.files.condition
             conditions.append((_ASKED.format(table="{table}", files=files), [*values, *values]))
@@ -174,6 +177,8 @@ _ASKED = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.i
                WHERE d.id = p.document_id AND {files})))"""
 _READ_BY = """ AND EXISTS (SELECT 1 FROM pages p INDEXED BY pages_narrow WHERE p.id = {table}.rowid
     AND coalesce(p.engine, p.source) = ?)"""
+_PASSED_OF_NEWEST = """SELECT count(*) FROM pages newest INDEXED BY pages_narrow
+    WHERE newest.id > (SELECT max(id) FROM pages) - ? {asked}"""
 _NOT_AFTER = " AND {table}.rowid <= ?"
 _LAST_OF_NEWEST = """SELECT id FROM pages INDEXED BY pages_narrow WHERE id > (SELECT max(id) FROM pages) - ?
     AND +document_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT 1"""
@@ -199,13 +204,21 @@ def _few(conn: sqlite3.Connection, sql: str, value: object) -> tuple[int, ...] |
     return None if len(rows) > FEW_PAGES else tuple(sorted(row[0] for row in rows))
 
 
-def _documents(conn: sqlite3.Connection, files: FileFilter) -> list[int] | None:
-    """The documents that the filter lets through; None where they are very many."""
+def _passes_newest(conn: sqlite3.Connection, files: FileFilter) -> bool:
+    """Whether a fifth of the newest pages, or more, is let through."""
+    condition, values = files.condition
+    sql = _PASSED_OF_NEWEST.format(asked=_ASKED.format(table="newest", files=condition))
+    return bool(conn.execute(sql, [NEWEST_PAGES, *values, *values]).fetchone()[0] * 5 >= NEWEST_PAGES)
+
+
+def _documents(conn: sqlite3.Connection, files: FileFilter, most: int | None = None) -> list[int] | None:
+    """The documents that the filter lets through; None where they are more than `most`."""
+    limit = -1 if most is None else most + 1
     found: set[int] = set()
     for condition, values in files.ways:
         for sql in _DOCUMENTS:
-            rows = conn.execute(f"{sql.format(files=condition)} LIMIT ?", [*values, SOME_DOCUMENTS + 1])
+            rows = conn.execute(f"{sql.format(files=condition)} LIMIT ?", [*values, limit])
             found.update(row[0] for row in rows)
-            if len(found) > SOME_DOCUMENTS:
+            if most is not None and len(found) > most:
                 return None
     return sorted(found)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import index, ranking
+from storage import filters as file_filters
+from storage import ranking
 from storage.database import open_database
 from storage.folding import fold, grams, pieces
 from storage.index import Hit, HitState, search
@@ -469,22 +470,24 @@ def test_a_filter_finds_the_same_in_each_of_its_ways(
     for query in ("common", "comm*", "common 人間", "人間", "7"):
         everything = [hit.page_id for hit in search(library.conn, query, limit=200)]
         ways = []
-        for few_documents, few, looked_up, some in (
-            (999, 999, 999, 999),
-            (999, 999, 0, 999),
-            (0, 999, 0, 999),
-            (0, 10, 0, 999),
-            (0, 0, 0, 999),
-            (0, 0, 0, 0),
+        for few_documents, few, looked_up, some, newest in (
+            (999, 999, 999, 999, 0),
+            (999, 999, 0, 999, 0),
+            (0, 999, 0, 999, 0),
+            (0, 10, 0, 999, 0),
+            (0, 0, 0, 999, 0),
+            (0, 0, 0, 0, 0),
+            (0, 0, 0, 0, 10),
         ):
-            monkeypatch.setattr(index, "FEW_FILES", some)
+            monkeypatch.setattr(ranking, "NEWEST_PAGES", newest)
+            monkeypatch.setattr(file_filters, "FEW_FILES", some)
             monkeypatch.setattr(ranking, "FEW_DOCUMENTS", few_documents)
             monkeypatch.setattr(ranking, "FEW_PAGES", few)
             monkeypatch.setattr(ranking, "LOOKED_UP", looked_up)
             monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some)
             hits = search(library.conn, query, limit=200, **filters)  # type: ignore[arg-type]
             ways.append([hit.page_id for hit in hits])
-        assert ways == [[page for page in everything if page in set(ways[0])]] * 6
+        assert ways == [[page for page in everything if page in set(ways[0])]] * 7
         assert set(ways[0]) == _let_through(library, filters) & set(everything)
 
 

@@ -233,10 +233,10 @@ def test_no_way_to_filter_a_search_reads_a_whole_table(
     some_documents: int,
     common_pages: int,
 ) -> None:
-    from storage import index, ranking
+    from storage import filters, index, ranking
 
     monkeypatch.setattr(ranking, "FEW_PAGES", few_pages)
-    monkeypatch.setattr(index, "FEW_FILES", few_pages)
+    monkeypatch.setattr(filters, "FEW_FILES", few_pages)
     monkeypatch.setattr(ranking, "SOME_DOCUMENTS", some_documents)
     monkeypatch.setattr(ranking, "COMMON_PAGES", common_pages)
     library.execute("UPDATE pages SET text = 'words and harbours' WHERE id % 3 > 0")
