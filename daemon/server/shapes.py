@@ -78,11 +78,18 @@ class Problem(Shape):
 # --- documents ---------------------------------------------------------------------------------------------
 
 
+FileId = Annotated[int, Field(description="The file: the number in this API's addresses.")]
+ContentId = Annotated[
+    int | None,
+    Field(description="The content: the number in MCP's references. Null until the file was opened."),
+]
+
+
 class Document(Shape):
     """A file of the library. Files with the same content share what was read (`content_id`)."""
 
-    id: int
-    content_id: int | None = Field(description="The content; null until the file was opened.")
+    id: FileId
+    content_id: ContentId
     path: str
     name: str
     folder: str
@@ -293,8 +300,8 @@ class Piece(Shape):
 class Hit(Shape):
     """A page that matches; or a file (number null), where only a name was searched for."""
 
-    document_id: int
-    content_id: int | None
+    document_id: FileId
+    content_id: ContentId
     page_id: int | None
     number: int | None
     label: str | None

@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from daemon.mcp import answers as mcp_answers
 from daemon.server import library_api_search, shapes
 from daemon.server.app import create_app
 from storage import index
@@ -304,6 +305,27 @@ def test_folders_and_facets(client: TestClient, shelf: Shelf) -> None:
     facets = client.get("/api/facets").json()
     assert facets["engines"] == ["fake", "text-layer"] and facets["roots"] == [papers]
     assert facets["oldest"] == 1_700_000_000.0
+
+
+def test_a_content_has_the_number_of_its_references_over_mcp(database_path: Path, tmp_path: Path) -> None:
+    shelf = Shelf(database_path.parent)
+    for name, text in (("harbour.pdf", HARBOUR), ("copy.pdf", HARBOUR), ("market.pdf", MARKET)):
+        (tmp_path / name).write_bytes(pdf_of([text]))
+        shelf.put(tmp_path / name)
+    shelf.read()
+    entries = mcp_answers.list_documents(
+        database_path, folder=None, name=None, state=None, cursor=None, limit=50
+    ).documents
+    [found] = mcp_answers.search(database_path, "bread", path=None, name=None, since=None, limit=1).hits
+    with shelf.client() as client:
+        documents = client.get("/api/documents").json()["documents"]
+        [hit] = client.get("/api/search?q=bread").json()["hits"]
+    shelf.conn.close()
+    assert {one["path"]: f"ocrd:document/{one['content_id']}" for one in documents} == {
+        entry.path: entry.ref for entry in entries
+    }
+    assert found.ref == f"ocrd:document/{hit['content_id']}#page=1"
+    assert hit["document_id"] != hit["content_id"], "two files share a content"
 
 
 def test_status_counts_as_the_command_does(client: TestClient, shelf: Shelf) -> None:
