@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 LOCAL = "127.0.0.1"
 PORT = 8470
+NO_TLS = (
+    "token and pages go over the network unencrypted (there is no TLS): where it is not yours alone, leave --host as it"
+    " is and put `ssh -L` or a reverse proxy in front; docs/serving.md says how"
+)
 Port = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, max=65535, help=f"Port to listen on, else {PORT}; 0: any free one."),
@@ -64,6 +68,7 @@ def serve(
     """Serve the library to browsers and programs, until Ctrl-C.
 
     Only this machine can reach it unless --host says otherwise; then a token is made, shown once, and kept in the home.
+    There is no TLS: over a network that is not yours put `ssh -L` or a reverse proxy in front.
     Where `ocrd watch` or `ocrd batch` runs, its workers read what is asked; else this command has its own.
 
     \b
@@ -73,12 +78,15 @@ def serve(
       ocrd serve --host 0.0.0.0 --allow-host scans.home.arpa
     """
     from daemon import logs, serving
+    from daemon.server import security
     from daemon.server.urls import Reach
 
     logs.to_console(flags.log_level(verbose, quiet))
     chosen = flags.settings(home=home, engine=engine, model=model, languages=languages, workers=workers)
     reach = Reach(tuple(folder.resolve() for folder in allow_root or ()), allow_watched, allow_remote)
     secret = _token(chosen, host, wanted=token, file=token_file)
+    if not security.is_loopback(host):
+        console.remark(NO_TLS)
     at = PORT if port is None else port
     server = http_server(chosen, host, at, token=secret, hosts=tuple(allow_host or ()), reach=reach)
     raise typer.Exit(serving.run(chosen, server, on_event=None if quiet else console.say_event))

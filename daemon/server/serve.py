@@ -88,8 +88,8 @@ class HttpServer:
         """Raises: `SettingsError` for a host others reach and no token; `AccessError` if it cannot listen there."""
         if listening.token is None and not security.is_loopback(listening.host):
             raise SettingsError(
-                f"others reach {listening.host}: a token is needed",
-                remedy="use --token-file FILE, or leave --host as it is",
+                f"others reach {listening.host}: a token is needed, and there is no TLS to keep it secret",
+                remedy="leave --host as it is and use `ssh -L` or a reverse proxy, or give --token-file FILE",
             )
         name = _shown(listening.host)
         app = create_app(

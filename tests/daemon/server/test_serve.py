@@ -18,12 +18,15 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from typer.testing import CliRunner
 
+from daemon import serving as serving_run
+from daemon.cli import app
 from daemon.commands import serving as serve_command
 from daemon.server import serve
 from daemon.server.serve import HttpServer, Listening
 from storage.database import open_readonly
-from storage.errors import AccessError, SettingsError
+from storage.errors import AccessError, ExitCode, SettingsError
 from tests.daemon.conftest import png_of
 from tests.daemon.server.running import PATIENCE_S, serving, settings_in, wait_for
 from tests.daemon.server.test_chat import data_url, messages, scan_of_two
@@ -31,8 +34,19 @@ from tests.daemon.server.test_chat import data_url, messages, scan_of_two
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_others_reach_it_only_with_a_token(tmp_path: Path, host: str) -> None:
-    with pytest.raises(SettingsError, match="token"):
+    with pytest.raises(SettingsError, match=r"no TLS.*`ssh -L` or a reverse proxy"):
         HttpServer(settings_in(tmp_path), Listening(host=host, port=0))
+
+
+@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_who_opens_it_to_others_is_told_that_nothing_is_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, warned: bool
+) -> None:
+    monkeypatch.setattr(serve_command, "http_server", lambda *_, **__: None)
+    monkeypatch.setattr(serving_run, "run", lambda *_, **__: ExitCode.OK)
+    result = CliRunner().invoke(app, ["serve", "--host", host, "--home", str(tmp_path)])
+    assert result.exit_code == ExitCode.OK
+    assert ("no TLS" in result.stderr and "ssh -L" in result.stderr) is warned
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "this computer's name"])
