@@ -28,6 +28,10 @@ from storage.names import name_key
 PAGES_PER_DOCUMENT = 10
 BLOCKS_PER_PAGE = 5
 SECONDS_PER_PAGE = 10.0
+# Each commit makes a segment of the full-text index, and segments are merged: so few and large ones.
+PAGES_PER_COMMIT = 20_000
+HASH_BYTES = 500_000_000
+FTS5_HASH_BYTES = 1 << 20  # its own default, put back in the end
 VOCABULARY = 60_000
 CHARACTERS = 3_000
 _ONSETS = [
@@ -98,6 +102,8 @@ def page_texts(pages: int, words_per_page: int, cjk_share: float, seed: int) -> 
 def fill(conn: sqlite3.Connection, texts: Iterator[str], pages: int, now: float) -> None:
     """Insert documents, files, jobs, pages, blocks and grams."""
     conn.execute("PRAGMA synchronous = OFF")
+    conn.execute("PRAGMA cache_size = -500000")
+    conn.execute("INSERT INTO pages_fts (pages_fts, rank) VALUES ('hashsize', ?)", [HASH_BYTES])
     conn.execute("BEGIN")
     for i, text in enumerate(texts):
         document, page = i // PAGES_PER_DOCUMENT + 1, i % PAGES_PER_DOCUMENT + 1
@@ -106,9 +112,10 @@ def fill(conn: sqlite3.Connection, texts: Iterator[str], pages: int, now: float)
                 conn, document, min(PAGES_PER_DOCUMENT, pages - i), now - (pages - i) * SECONDS_PER_PAGE
             )
         _add_page(conn, i + 1, document, page, text, now - (pages - i) * SECONDS_PER_PAGE)
-        if i % 1000 == 999:
+        if i % PAGES_PER_COMMIT == PAGES_PER_COMMIT - 1:
             conn.execute("COMMIT")
             conn.execute("BEGIN")
+    conn.execute("INSERT INTO pages_fts (pages_fts, rank) VALUES ('hashsize', ?)", [FTS5_HASH_BYTES])
     conn.execute("COMMIT")
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

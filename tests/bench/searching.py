@@ -1,12 +1,13 @@
 """Searches a second and how long each takes, of a running server, while a writer adds pages.
 
     python tests/bench/searching.py HOME [--pages 1000000] [--clients 1,10,50] [--seconds 20] [--every 1.0]
-                                    [--write 5] [--json FILE]
+                                    [--write 5] [--filtered] [--json FILE]
 
 HOME is a library made by make_index.py (made first with --pages). For each number of clients two runs: `typing`, where
 each client asks every --every seconds, as somebody who types does, whatever the answers take; and `at once`, where each
-asks again as soon as it has its answer. Queries are those of index.py, thirteen kinds in turn. The writer saves --write
-pages a second through the queue, as a worker does. Server, clients and writer share the machine.
+asks again as soon as it has its answer. Queries are those of index.py, thirteen kinds in turn; --filtered: each with
+one of seven filters, and first one client with each filter by itself. The writer saves --write pages a second through
+the queue, as a worker does. Server, clients and writer share the machine.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ settings = Settings(home=Path(sys.argv[1]))
 uvicorn.run(create_app(settings), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning", access_log=False)
 """
 TICK = os.sysconf("SC_CLK_TCK")
+DAY_S = 86_400.0
 
 
 @contextlib.contextmanager
@@ -134,10 +136,27 @@ def _reading(page: int, text: str) -> PageReading:
 # --- clients -----------------------------------------------------------------------------------------------
 
 
+def filters(conn: sqlite3.Connection) -> dict[str, str]:
+    """What a search can be filtered by → the end of its address, for libraries of make_index.py."""
+    # Not those that a writer added in an earlier run.
+    made = "SELECT min(first_seen), max(first_seen) FROM files WHERE path GLOB '/library/*'"
+    first, last = conn.execute(made).fetchone()
+    middle = (first + last) / 2
+    return {
+        "one folder of 97": "&folder=/library/07",
+        "one file, by its name": "&name=document%20000077",
+        "the last hour": f"&since={last - 3600}",
+        "a day, halfway": f"&since={middle}&until={middle + DAY_S}",
+        "the older half": f"&until={middle}",
+        "one engine, a seventh": "&engine=vlm",
+        "a folder, an engine, the newer half": f"&folder=/library/07&engine=classic&since={middle}",
+    }
+
+
 async def client(
     port: int, queries: list[str], until: float, every: float, rng: random.Random, took: list[float]
 ) -> None:
-    """Ask on one connection until the time is over. `every` 0: at once."""
+    """Ask on one connection until the time is over. `queries`: as in addresses. `every` 0: at once."""
     reader, out = await asyncio.open_connection("127.0.0.1", port)
     due = time.perf_counter() + rng.random() * every
     while True:
@@ -146,7 +165,7 @@ async def client(
         started = due if every else time.perf_counter()  # late because the last answer was: that counts too
         if started >= until:
             break
-        address = f"/api/search?q={quote(rng.choice(queries))}"
+        address = f"/api/search?q={rng.choice(queries)}"
         out.write(f"GET {address} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         fields = head.decode().lower().split("\r\n")
@@ -187,15 +206,31 @@ def resident_mb(pid: int) -> float:
     return 0.0
 
 
+def shares(took: list[float], seconds: float) -> dict[str, float]:
+    """How many searches a second, and how long they took."""
+    return {
+        "searches_per_s": round(len(took) / seconds, 1),
+        "p50_ms": round(in_process.percentile(took, 0.5), 1),
+        "p95_ms": round(in_process.percentile(took, 0.95), 1),
+        "p99_ms": round(in_process.percentile(took, 0.99), 1),
+    }
+
+
 def run(home: Path, given: argparse.Namespace) -> list[dict[str, float | str]]:
     """A row per way of asking and number of clients."""
     conn = open_readonly(home / "ocrd.db")
     kinds = in_process.queries(conn, 2)
+    ends = filters(conn) if given.filtered else {"": ""}
     conn.close()
-    queries = [text for kind in kinds.values() for text in kind]
+    texts = [quote(text) for kind in kinds.values() for text in kind]
+    queries = [text + end for text in texts for end in ends.values()]
     rows: list[dict[str, float | str]] = []
     with server(home) as (port, pid):
         asyncio.run(ask(port, queries, 2, given.seconds / 2, 0.0))  # pages of the database come into memory
+        for name, end in ends.items() if given.filtered else ():
+            took = asyncio.run(ask(port, [text + end for text in texts], 1, given.seconds, 0.0))
+            rows.append({"way": name, "clients": 1, **shares(took, given.seconds)})
+            print(json.dumps(rows[-1]), flush=True)
         for way, every in (("typing", given.every), ("at once", 0.0)):
             for clients in given.clients:
                 with writer(home, given.write) as saved:
@@ -206,10 +241,7 @@ def run(home: Path, given: argparse.Namespace) -> list[dict[str, float | str]]:
                     {
                         "way": way,
                         "clients": clients,
-                        "searches_per_s": round(len(took) / given.seconds, 1),
-                        "p50_ms": round(in_process.percentile(took, 0.5), 1),
-                        "p95_ms": round(in_process.percentile(took, 0.95), 1),
-                        "p99_ms": round(in_process.percentile(took, 0.99), 1),
+                        **shares(took, given.seconds),
                         "processor_ms": round(used * 1000 / max(1, len(took)), 1),
                         "server_mb": round(resident_mb(pid), 1),
                         "pages_written": len(saved),
@@ -231,6 +263,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--every", type=float, default=1.0, help="seconds between a client's searches")
     parser.add_argument("--write", type=float, default=5.0, help="pages written a second meanwhile")
+    parser.add_argument("--filtered", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.pages and not (given.home / "ocrd.db").exists():
