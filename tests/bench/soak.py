@@ -12,8 +12,9 @@ code was taken:
   and the allocator's arenas fill up within minutes.
 - memory of the workers: 10 % more. A worker keeps what its largest page so far needed; above `worker_memory_mb` a
   fresh one takes its place.
-- database with its write-ahead log: 20 % or 2 MB more. As many files are forgotten as arrive, but of other lengths;
-  the log is as long as its longest time without checkpoint.
+- database with its write-ahead log: 20 % or 2 MB more. As many files are forgotten as arrive, but of other lengths: the
+  file is as large as what it had to hold at most, the log as long as its longest time without checkpoint.
+- the database without its free pages: 20 %, for the same number of files has now more pages, now fewer.
 - full-text indexes: twice as much and 0.2 MB more, for they keep what is forgotten until a third of what they list
   is gone (`storage.merging`), and only then are as large as when they were made.
 
@@ -75,6 +76,7 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "open_files": (4, 0),
     "threads": (4, 0),
     "stored_mb": (2, 0.20),
+    "used_mb": (0, 0.20),
     "index_mb": (0.2, 1.0),
 }
 
@@ -221,6 +223,8 @@ def compare(samples: Sequence[Sample], minutes: float) -> dict[str, dict[str, An
 def _value(sample: Sample, name: str) -> float:
     if name == "stored_mb":
         return sample.database_mb + sample.wal_mb
+    if name == "used_mb":
+        return sample.database_mb - sample.free_mb
     return float(getattr(sample, name))
 
 
