@@ -19,7 +19,7 @@ from pipeline.presets import Output, Preset, Task
 from pipeline.prompts import Prompt
 from pipeline.proposers import registry
 from pipeline.proposers.lookup import NGramTable
-from pipeline.proposers.neural import NEURAL
+from pipeline.proposers.neural import NEURAL, NeuralProposer
 from pipeline.reference.codec import CharacterCodec, Codec
 from pipeline.reference.source import DraftSource
 from pipeline.rules import NoRepeatNGram
@@ -146,17 +146,15 @@ class ModelReader:
         reading.prompt_tokens = prepared.length
         reading.seconds["vision"] = encoded.seconds
         started = time.perf_counter()
-        drafter = self._drafter_for(draft)
+        drafter = self._drafter_for_mode()
         session = MlxSession(
             self.loaded, prepared, page_inputs.embed(self.loaded, prepared, encoded.features),
             taps=drafter.taps if drafter is not None else (),
         )  # fmt: skip
-        mode, own = self.settings.mode, None
-        if drafter is not None:
-            mode, own = drafter.kind, drafter.page(session)
+        neural = NeuralProposer(drafter.kind, drafter.page(session)) if drafter is not None else None
         table = beside.table if beside.table is not None else NGramTable()
         written_before = len(table.history)
-        proposer = registry.create(mode, table, draft, own)
+        proposer = registry.create(self.settings.mode, table, draft, neural)
         budget = _LEAST_BUDGET + self.preset.ids_per_image_id * reading.image_tokens
         guard = Guard(self.loaded.tokenizer, budget=budget, independent=beside.independent)
         loop = decode(session, proposer, self._options(guard), GuardedSchedule(self._schedule(), guard))
@@ -190,12 +188,10 @@ class ModelReader:
         """Whether a neural mode's drafter is loaded; any other mode needs none."""
         return mode not in NEURAL or (self.drafter is not None and self.drafter.kind == mode)
 
-    def _drafter_for(self, draft: registry.PageDraft | None) -> Drafter | None:
-        """The neural drafter, where it was asked for; with `auto` where there is no reading to draft from."""
-        if self.drafter is None:
-            return None
-        wanted = draft is None if self.settings.mode == registry.AUTO else self.settings.mode in NEURAL
-        return self.drafter if wanted else None
+    def _drafter_for_mode(self) -> Drafter | None:
+        """The neural drafter, where it was asked for, and with `auto`."""
+        mode = self.settings.mode
+        return self.drafter if mode == registry.AUTO or mode in NEURAL else None
 
     def _draft(self, source: DraftSource, task: Task | None) -> registry.PageDraft:
         stops, usual = self.loaded.stop_ids, getattr(self.loaded.tokenizer, "eos_token_id", None)

@@ -89,42 +89,55 @@ class ChainPage:
     """eagle3 and mtp: one id after another, each from the hidden state that the one before left.
 
     The module's own cache runs ahead while drafting. Whatever became of the draft, it is taken back, and the tokens
-    written go in with the model's true hidden states. The module keeps its state in itself: pages swap it.
+    written go in with the model's true hidden states, all at once when the next draft is wanted. The module keeps its
+    state in itself: pages swap it.
     """
 
     def __init__(self, model: Any, width: int, target: Any, session: MlxSession) -> None:
         self._model, self._width, self._session = model, width, session
         self._sampler = _Sampler()
+        self._prompt: tuple[Any, int] | None = None  # until the first draft is wanted
+        self._ids: list[int] = []  # written since the latest draft, with the states of the tokens before them
+        self._hidden: list[Any] = []
         model.reset(target)
         self._state = _state_of(model)
 
     def begin(self, hidden: Any, first: int) -> None:
         """See `DrafterPage.begin`."""
-        prompt = self._session.prompt_context()
-        self._sampler = _Sampler()
-        with self._own() as model:
-            model._prompt = prompt
-            model.prefill_from_target_hidden(prompt.ids, hidden, first, self._sampler, mx.int32)
+        self._prompt = hidden, first
 
     def observe(self, ids: Sequence[int], hidden: Any) -> None:
         """See `DrafterPage.observe`."""
-        self._sampler = _Sampler()
-        with self._own() as model:
-            _take_back(model)
-            tokens = mx.array([[int(i) for i in ids]], dtype=mx.int32)
-            model.accept_verified_tokens(
-                hidden[:, : len(ids)], tokens[:, :-1], len(ids) - 1, [int(ids[-1])], self._sampler, mx.int32
-            )
+        self._ids += ids
+        self._hidden.append(hidden[:, : len(ids)])
 
     def propose(self, limit: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """See `DrafterPage.propose`."""
         count = min(limit, self._width)
         with self._own() as model:
+            self._catch_up(model)
             if model._seed_token is None:
                 return (), ()
-            drafted = model.draft_block(0, None, self._state["_cache"], count + 1, self._sampler, mx.int32)
+            drafted = model.draft_block(0, None, model._cache, count + 1, self._sampler, mx.int32)
             ids = tuple(int(i) for i in drafted.reshape(-1).tolist())
         return ids, self._sampler.survival(len(ids))
+
+    def _catch_up(self, model: Any) -> None:
+        """Let the module see the prompt and what was written."""
+        if self._prompt is not None:
+            hidden, first = self._prompt
+            self._prompt, self._sampler = None, _Sampler()
+            prompt = model._prompt = self._session.prompt_context()
+            model.prefill_from_target_hidden(prompt.ids, hidden, first, self._sampler, mx.int32)
+        if self._ids:
+            self._sampler = _Sampler()
+            _take_back(model)
+            tokens, hidden = mx.array([self._ids], dtype=mx.int32), mx.concatenate(self._hidden, axis=1)
+            last = len(self._ids) - 1
+            model.accept_verified_tokens(
+                hidden, tokens[:, :-1], last, [self._ids[-1]], self._sampler, mx.int32
+            )
+            self._ids, self._hidden = [], []
 
     @contextmanager
     def _own(self) -> Iterator[Any]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pipeline.proposers.base import NoProposer, Proposer
+from pipeline.proposers.chained import ChainedProposer
 from pipeline.proposers.corrupt import CORRUPT, VARIABLE, CorruptProposer
 from pipeline.proposers.lookup import LookupProposer, NGramTable
 from pipeline.proposers.neural import NEURAL, NeuralProposer
 from pipeline.reference.codec import Codec
 from pipeline.reference.source import DraftSource
 from storage.errors import SettingsError
-
-if TYPE_CHECKING:
-    from pipeline.adapter.drafting import DrafterPage
 
 AUTO = "auto"
 # Name → what it is, as shown to people.
@@ -52,11 +49,11 @@ class PageDraft:
 
 
 def create(
-    name: str, table: NGramTable, draft: PageDraft | None = None, drafter: DrafterPage | None = None
+    name: str, table: NGramTable, draft: PageDraft | None = None, neural: NeuralProposer | None = None
 ) -> Proposer:
     """A proposer for one picture; `table` holds what the document's earlier pages said.
 
-    Without a draft, `reference` can only look up; so can the neural ones without a `drafter`.
+    Without a draft, `reference` can only look up, or ask `neural`; with both it asks that where the draft is lost.
     """
     match resolve(name):
         case "none":
@@ -66,7 +63,6 @@ def create(
         case "reference" if draft is not None:
             from pipeline.proposers.reference import ReferenceProposer
 
-            return ReferenceProposer(draft.codec, draft.source, table, json=draft.json, stop=draft.stop)
-        case neural if neural in NEURAL and drafter is not None:
-            return NeuralProposer(neural, drafter)
-    return LookupProposer(table)
+            reference = ReferenceProposer(draft.codec, draft.source, table, json=draft.json, stop=draft.stop)
+            return reference if neural is None else ChainedProposer(reference, neural)
+    return LookupProposer(table) if neural is None else neural

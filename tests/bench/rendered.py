@@ -38,6 +38,7 @@ from pipeline.beside import Beside
 from pipeline.engines.base import PageImage, Piece, to_end
 from pipeline.engines.tesseract import TesseractEngine
 from pipeline.model_reader import DecodeSettings, ImageReading, ModelReader
+from pipeline.proposers.registry import AUTO
 from pipeline.reference.draft import DraftLine
 from pipeline.reference.lines import from_page
 from pipeline.reference.source import ReadyDraft
@@ -50,7 +51,7 @@ from tools.tiny.recipe import RECIPES, Kind
 
 KINDS = ("clean", "noisy", "skewed", "wrong")
 SIZES = ((504, 196), (504, 252), (504, 392))  # pixels: about seven, nine and fourteen lines
-MODES = "none,lookup,reference,eagle3"
+MODES = "none,lookup,reference,eagle3,auto"
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 ENLARGED = 2  # for Tesseract, which wants letters of 20 px and more
 
@@ -133,8 +134,9 @@ def readers(settings: Settings, modes: Sequence[str]) -> dict[str, ModelReader]:
     encoder = VisionEncoder(loaded, fingerprint, store, "tiny")
     made = {}
     for mode in modes:
-        folder = location.preset.drafters.get(mode)
-        drafter = drafters.load(loaded, mode, folder) if folder is not None else None
+        own = location.preset.drafters
+        kind = next(iter(own)) if mode == AUTO else mode
+        drafter = drafters.load(loaded, kind, own[kind]) if kind in own else None
         decoding = DecodeSettings(mode)
         made[mode] = ModelReader(loaded, location.preset, encoder, decoding, measured, drafter)
     return made

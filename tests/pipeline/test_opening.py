@@ -98,7 +98,22 @@ def test_where_there_is_no_reading_to_draft_from_auto_takes_the_trained_drafter(
     lines = [DraftLine(line) for line in startup_check.LINES]
     helped = reader.read(image, beside=Beside(reference=lambda _: ReadyDraft(lines))).outcome
     assert helped.ids == truth.ids
-    assert helped.passes != alone.passes
+    assert helped.passes < alone.passes
+
+
+@pytest.mark.slow
+def test_where_the_draft_is_of_another_page_auto_falls_back_on_the_trained_drafter(
+    settings: Settings,
+) -> None:
+    image = startup_check.picture(20, 504)
+    quiet = replace(settings, calibrate=False, max_tokens=60)
+    wrong = Beside(
+        reference=lambda _: ReadyDraft([DraftLine("Nothing of the kind"), DraftLine("was ever printed")])
+    )
+    misled = opened(replace(quiet, mode="reference")).read(image, beside=wrong).outcome
+    rescued = opened(replace(quiet, mode="auto")).read(image, beside=wrong).outcome
+    assert rescued.ids == misled.ids
+    assert rescued.passes < misled.passes / 2
 
 
 def test_a_drafter_that_fails_the_check_is_left_aside_and_auto_goes_on_without(
