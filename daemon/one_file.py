@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from daemon import console, page_output
 from daemon.commands import flags
-from storage.errors import ExitCode, OcrdError
+from storage.errors import ExitCode, NotADocumentError, OcrdError
 
 if TYPE_CHECKING:
     from pipeline.document import DocumentReader
@@ -36,6 +36,8 @@ def read(
     from pipeline.engines import registry
     from pipeline.engines.base import Streaming
 
+    if path.is_dir():
+        raise NotADocumentError("it is a folder", file=path, remedy="`ocrd batch` reads what is in folders")
     engine = registry.create(settings.engine, settings)
     failures: list[OcrdError] = []
     passwords = () if password is None else (password,)

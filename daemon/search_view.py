@@ -41,12 +41,14 @@ def show(hits: Sequence[Hit], *, as_json: bool = False, note: str = "") -> None:
 
 
 def place(hit: Hit) -> str:
-    """`PATH, page 2 (printed 42)`; what state the file is in, where that is worth a word."""
+    """`PATH, page 2 (printed 42)`; copies and what state the file is in, where that is worth a word."""
     text = console.escape_name(hit.path)
     if hit.page is not None:
         text += f", page {hit.page}"
     if hit.label:
         text += f" (printed {console.escape_name(hit.label)})"
+    if len(hit.paths) > 1:
+        text += f" [and {console.plural(len(hit.paths) - 1, 'copy', 'copies')}]"
     return text + _NOTES.get(str(hit.state), "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from daemon import console, page_output
@@ -23,13 +24,15 @@ def show(connection: sqlite3.Connection, file: str, *, pages: str | None, output
 
     found = library.find_files(connection, file)
     chosen = _one_of(found)
-    if chosen is None or chosen.document_id is None:
-        print(f"ocrd: {console.escape_name(_why_not(file, found))}", file=sys.stderr)
-        return ExitCode.NO_MATCH
-    count = results.load_document(connection, chosen.document_id).page_count
-    wanted = set(flags.page_numbers(pages, count))
-    page_output.write(results.load_document(connection, chosen.document_id, only=wanted).pages, output)
-    return ExitCode.OK
+    if chosen is not None and chosen.document_id is not None:
+        count = results.load_document(connection, chosen.document_id).page_count
+        wanted = set(flags.page_numbers(pages, count)) if count else set()
+        read = iter(results.load_document(connection, chosen.document_id, only=wanted).pages)
+        if (first := next(read, None)) is not None:
+            page_output.write(chain([first], read), output)
+            return ExitCode.OK
+    print(f"ocrd: {_why_not(connection, file, found, chosen)}", file=sys.stderr)
+    return ExitCode.NO_MATCH
 
 
 def _one_of(found: list[FileRow]) -> FileRow | None:
@@ -37,12 +40,23 @@ def _one_of(found: list[FileRow]) -> FileRow | None:
     return found[0] if found and len({row.document_id for row in found}) == 1 else None
 
 
-def _why_not(file: str, found: list[FileRow]) -> str:
+def _why_not(connection: sqlite3.Connection, file: str, found: list[FileRow], chosen: FileRow | None) -> str:
+    """One line, safe to show."""
     import os
 
     if not found:
-        return f"the library holds no {file}. See `ocrd status`, or `ocrd search --name`"
-    if len(found) == 1:
-        return f"{file} has not been read ({found[0].state}). See `ocrd status`"
-    paths = ", ".join(os.fsdecode(row.path) for row in found[:5])
-    return f"{file} may be {paths}{', …' if len(found) > 5 else ''}. Give the path"
+        return console.escape_name(
+            f"the library holds no {file or 'file without a name'}. See `ocrd status`, or `ocrd search --name`"
+        )
+    if chosen is None:
+        paths = ", ".join(os.fsdecode(row.path) for row in found[:5])
+        return console.escape_name(f"{file} may be {paths}{', …' if len(found) > 5 else ''}. Give the path")
+    failed = connection.execute(
+        "SELECT error_message, remedy FROM file_status WHERE id = ? AND error_message IS NOT NULL",
+        (chosen.file_id,),
+    ).fetchone()
+    if failed is not None:
+        return console.failure(os.fsdecode(chosen.path), *failed)
+    return console.escape_name(
+        f"{file}: nothing that was asked for has been read ({chosen.state}). See `ocrd status`"
+    )

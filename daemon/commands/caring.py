@@ -51,6 +51,7 @@ def verify(
         console.say(console.escape_name(f"{finding.path}: {finding.message}"))
 
     settings = flags.settings(home=home)
+    flags.require_library(settings)
     silent = as_json or quiet
     report = verifying.run(
         settings, flags.absolute(paths or []), repair=repair, on_finding=None if silent else tell

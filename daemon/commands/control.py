@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +27,10 @@ from daemon.commands.flags import (
 )
 from storage.errors import ExitCode
 
-_UNKNOWN = "the library holds no file at that path; `ocrd search --name PART` finds where one lies"
+if TYPE_CHECKING:
+    from storage.settings import Settings
+
+NAMED = 3  # paths that are told by name, where the library holds none of many
 
 
 def retry(
@@ -41,7 +47,8 @@ def retry(
 ) -> None:
     """Read files again, with other means if you say so.
 
-    A running `ocrd watch` begins at once; otherwise `ocrd batch FILE` does the work.
+    A running `ocrd watch` begins at once; otherwise `ocrd batch FILE` does the work. Exits with 1 where the library
+    holds no file at one of the paths.
 
     \b
     Examples:
@@ -50,7 +57,6 @@ def retry(
       ocrd retry fax.pdf --engine rapidocr --dpi 300
     """
     from storage import library
-    from storage.database import open_database
 
     if failed == bool(files):
         raise typer.BadParameter("name files, or use --failed", param_hint="FILE")
@@ -59,12 +65,20 @@ def retry(
     options: dict[str, object] = {name: value for name, value in wanted.items() if value is not None}
     if password is not None:
         options["password"] = flags.secret(password)
-    connection = open_database(chosen.database_path)
-    count = library.retry(connection, flags.absolute(files or []) or None, options, time.time())
-    if not count and not failed:
-        console.remark(_UNKNOWN)
+    connection = _opened(chosen)
+    now = time.time()
+    if failed:
+        counts = {b"": library.retry(connection, None, options, now)}
+    else:
+        counts = {
+            path: library.retry(connection, [path], options, now) for path in flags.absolute(files or [])
+        }
+    unknown = [] if failed else _told_unknown(counts)
+    count = sum(counts.values())
     console.say(f"{console.plural(count, 'file')} will be read again")
-    raise typer.Exit(ExitCode.OK if count or failed else ExitCode.NO_MATCH)
+    if count and not _is_worked_on(connection):
+        console.remark("nothing works on this library now: `ocrd watch DIR` or `ocrd batch FILE` reads them")
+    raise typer.Exit(ExitCode.NO_MATCH if unknown else ExitCode.OK)
 
 
 def pause(
@@ -82,9 +96,8 @@ def pause(
       ocrd pause --reason "on battery"
     """
     from storage import jobs
-    from storage.database import open_database
 
-    jobs.pause(open_database(flags.settings(home=home).database_path), reason or "asked for")
+    jobs.pause(_opened(flags.settings(home=home)), reason or "asked for")
     console.say("paused; `ocrd resume` goes on")
 
 
@@ -96,9 +109,8 @@ def resume(home: Home = None, verbose: Verbose = False) -> None:
       ocrd resume
     """
     from storage import jobs
-    from storage.database import open_database
 
-    jobs.resume(open_database(flags.settings(home=home).database_path))
+    jobs.resume(_opened(flags.settings(home=home)))
     console.say("reading goes on")
 
 
@@ -109,7 +121,7 @@ def forget(
 ) -> None:
     """Remove files from queue and index.
 
-    Originals and sidecars stay where they are.
+    Originals and sidecars stay where they are. Exits with 1 where the library holds nothing at one of the paths.
 
     \b
     Examples:
@@ -117,14 +129,39 @@ def forget(
       ocrd forget ~/OldScans
     """
     from storage import library
+
+    connection = _opened(flags.settings(home=home))
+    counts = {path: library.forget(connection, [path]) for path in flags.absolute(files)}
+    unknown = _told_unknown(counts)
+    console.say(f"{console.plural(sum(counts.values()), 'file')} forgotten")
+    raise typer.Exit(ExitCode.NO_MATCH if unknown else ExitCode.OK)
+
+
+def _opened(settings: Settings) -> sqlite3.Connection:
+    """The library, for writing. Raises: `DatabaseError` where there is none, and as `open_database`."""
     from storage.database import open_database
 
-    connection = open_database(flags.settings(home=home).database_path)
-    count = library.forget(connection, flags.absolute(files))
-    if not count:
-        console.remark(_UNKNOWN)
-    console.say(f"{console.plural(count, 'file')} forgotten")
-    raise typer.Exit(ExitCode.OK if count else ExitCode.NO_MATCH)
+    flags.require_library(settings)
+    return open_database(settings.database_path)
+
+
+def _told_unknown(counts: Mapping[bytes, int]) -> list[bytes]:
+    """The paths that the library holds nothing at, which is said."""
+    unknown = [path for path, count in counts.items() if not count]
+    if unknown:
+        names = ", ".join(os.fsdecode(path) for path in unknown[:NAMED])
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        console.remark(
+            f"the library holds no file at {names}{more}; `ocrd search --name PART` finds where one lies"
+        )
+    return unknown
+
+
+def _is_worked_on(connection: sqlite3.Connection) -> bool:
+    from daemon import processes
+    from storage import workers
+
+    return any(row.role == "supervisor" and processes.is_alive(row.owner) for row in workers.rows(connection))
 
 
 def config(

@@ -133,9 +133,11 @@ def export(
       ocrd export ~/Scans --format jsonl | jq .text
       ocrd export ~/Scans --format hocr --out ~/hocr
     """
+    import os
     import sys
 
     from daemon import console, exporting
+    from daemon.watching import check_writable
     from storage.database import open_readonly
     from storage.exports import FORMATS
 
@@ -144,6 +146,8 @@ def export(
     chosen, nothing = exporting.choose(connection, paths)
     if out is None and len(chosen) > 1 and not FORMATS[kind].streams:
         raise typer.BadParameter(f"{kind} of several documents needs --out", param_hint="--format")
+    if out is not None and chosen:
+        check_writable(os.fsencode(out))
     written = []
     for number, one in enumerate(chosen):
         if out is None and number and kind == "text":

@@ -88,6 +88,14 @@ def settings(**flags: object) -> Settings:
     return load(implied(flags))
 
 
+def require_library(settings: Settings) -> None:
+    """Raises: `DatabaseError` where the home holds no library: one is not made where its name was misspelt."""
+    from storage.database import open_readonly
+
+    if not settings.database_path.is_file():
+        open_readonly(settings.database_path).close()
+
+
 def implied(flags: dict[str, object]) -> dict[str, object]:
     """The flags, and what follows from them: who names a model wants to read with it and nothing else."""
     if flags.get("model") is not None and flags.get("engine") is None:

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from daemon import processes
 from daemon.cli import app, as_ocrd_error
 from daemon.commands import flags
-from storage import content, jobs, library, results
+from storage import content, jobs, library, results, workers
 from storage.database import open_database
 from storage.errors import DatabaseError, ExitCode, OcrdError, PasswordError, StorageError
 from storage.records import Block, Category, DocumentInfo, LayerVerdict, PageReading, StopReason
@@ -118,8 +120,22 @@ def test_every_exception_becomes_a_kind_of_failure(error: Exception, kind: type[
     assert found is None if kind is None else isinstance(found, kind)
 
 
-@pytest.mark.parametrize("words", [["status"], ["search", "x"], ["show", "x"]])
-def test_looking_creates_no_library(home: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["search", "x"],
+        ["show", "x"],
+        ["retry", "--failed"],
+        ["retry", "x"],
+        ["forget", "x"],
+        ["pause"],
+        ["resume"],
+        ["export", "x"],
+        ["verify"],
+    ],
+)
+def test_a_home_without_a_library_is_told_and_not_made(home: Path, words: list[str]) -> None:
     result = run(*words)
     assert result.exit_code == ExitCode.DATABASE
     assert "ocrd batch" in result.stderr
@@ -143,6 +159,17 @@ def test_search_shows_path_page_label_and_marked_snippet(scans: Path) -> None:
     assert result.output.splitlines()[0] == f"{scans / 'letter.pdf'}, page 2 (printed iv)"
     assert "[water] [damage]" in result.output or "[water damage]" in result.output
     assert "\x1b" not in result.output
+
+
+def test_search_tells_of_copies(scans: Path, home: Path) -> None:
+    copy = scans / "copy.pdf"
+    copy.write_bytes(b"letter.pdf")
+    conn = open_database(home / "ocrd.db")
+    library.register(conn, [library.SeenFile(os.fsencode(copy), 10, 1)], NOW)
+    [job] = jobs.claim_intake(conn, "me", NOW, 60)
+    content.link(conn, job, "a" * 64, 10, None, None, NOW)
+    conn.close()
+    assert run("search", "ledgers").output.splitlines()[0].endswith("page 2 (printed iv) [and 1 copy]")
 
 
 def test_search_words_need_no_quotes(scans: Path) -> None:
@@ -214,6 +241,20 @@ def test_show_of_an_unknown_file_says_so(scans: Path) -> None:
     assert "other.pdf" in result.stderr
 
 
+@pytest.mark.parametrize("page", [None, "1"])
+def test_show_of_what_could_not_be_opened_says_why(scans: Path, page: str | None) -> None:
+    result = run("show", "locked.pdf", *(["--page", page] if page else []))
+    assert (result.exit_code, result.stdout) == (ExitCode.NO_MATCH, "")
+    assert f"locked.pdf: is encrypted. Run `ocrd retry {scans / 'locked.pdf'}" in result.stderr
+
+
+def test_show_of_what_waits_says_so(scans: Path) -> None:
+    run("retry", scans / "letter.pdf", "--dpi", "300")
+    result = run("show", "letter.pdf")
+    assert (result.exit_code, result.stdout) == (ExitCode.NO_MATCH, "")
+    assert "(queued)" in result.stderr
+
+
 @pytest.mark.parametrize("page", ["0", "3", "2-1", "x", "1-9"])
 def test_page_that_is_none_is_a_usage_error(scans: Path, page: str) -> None:
     assert run("show", "letter.pdf", "--page", page).exit_code == ExitCode.USAGE
@@ -255,7 +296,7 @@ def test_retry_needs_files_or_failed(scans: Path) -> None:
 
 def test_retry_queues_with_the_password_typed(scans: Path, home: Path) -> None:
     result = run("retry", scans / "locked.pdf", "--password", "-", answer="s3cret\n")
-    assert (result.exit_code, result.output.strip()) == (0, "1 file will be read again")
+    assert (result.exit_code, result.stdout.strip()) == (0, "1 file will be read again")
     conn = open_database(home / "ocrd.db")
     (job,) = jobs.claim_intake(conn, "me", NOW + 1, 60)
     assert job.options["password"] == "s3cret"
@@ -272,6 +313,23 @@ def test_what_the_library_does_not_hold_is_told_with_a_way_to_find_it(scans: Pat
     result = run(command, "letter.pdf")
     assert result.exit_code == ExitCode.NO_MATCH
     assert "ocrd search --name" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["retry", "forget"])
+def test_paths_that_are_unknown_are_named_beside_those_that_are_not(scans: Path, command: str) -> None:
+    result = run(command, scans / "letter.pdf", *(scans / f"{n}.pdf" for n in range(4)))
+    assert result.stdout.startswith("1 file ")
+    assert f"no file at {scans / '0.pdf'}, {scans / '1.pdf'}, {scans / '2.pdf'} and 1 more;" in result.stderr
+    assert result.exit_code == ExitCode.NO_MATCH
+
+
+def test_retry_tells_when_nobody_is_there_to_read(scans: Path, home: Path) -> None:
+    assert "nothing works on this library" in run("retry", "--failed").stderr
+    with open_database(home / "ocrd.db") as conn:
+        workers.record(
+            conn, processes.owner_id(), pid=os.getpid(), host="here", role="supervisor", now=time.time()
+        )
+    assert run("retry", "--failed").stderr == ""
 
 
 def test_forget_removes_from_the_library_only(scans: Path) -> None:
@@ -310,6 +368,18 @@ def test_read_prints_a_born_digital_page_and_stores_nothing(home: Path) -> None:
 def test_read_json_has_the_pages_asked_for(home: Path) -> None:
     found = json.loads(run("read", SAMPLES / "paper.pdf", "--page", "2", "--format", "json").output)
     assert [(page["page"], page["label"]) for page in found["pages"]] == [(2, "42")]
+
+
+def test_read_of_a_folder_says_what_reads_folders(home: Path, tmp_path: Path) -> None:
+    result = run("read", tmp_path)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "it is a folder. `ocrd batch`" in result.stderr
+
+
+def test_an_output_of_an_export_that_is_no_folder_is_told(scans: Path) -> None:
+    result = run("export", scans, "--out", scans / "letter.pdf")
+    assert result.exit_code == ExitCode.STORAGE
+    assert "Choose another --out" in result.stderr
 
 
 def test_read_of_rubbish_says_what_it_is(home: Path, tmp_path: Path) -> None:
