@@ -66,10 +66,13 @@ def _logs_end_with_their_test() -> Iterator[None]:
 
 
 class Clock:
-    """Epoch seconds that stand still."""
+    """Seconds that stand still, of an epoch or, called, of a monotonic clock."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
     def advance(self, seconds: float) -> float:
         self.now += seconds
@@ -89,6 +92,13 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     conn.close()
     return path
+
+
+def spoil(path: Path, at: int = 100) -> None:
+    """Write nonsense into the middle of a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xa5" * 4000)
 
 
 @pytest.fixture

@@ -218,11 +218,11 @@ def served(you: You) -> Iterator[httpx.Client]:
             line = process.stdout.readline()
             assert line, f"the server ended: {said}"
             said += line
-        with httpx.Client(base_url=address[0], timeout=30) as client:
+        with httpx.Client(base_url=address[0], timeout=60) as client:
             yield client
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.mark.slow

@@ -17,14 +17,9 @@ from storage import backup, merging, workers
 from storage.database import open_database
 from storage.errors import DamagedError, ExitCode
 from storage.settings import Settings
+from tests.conftest import Clock, spoil
 
 NOW = 1_700_000_000.0
-
-
-def spoil(path: Path, at: int = 100) -> None:
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xa5" * 4000)
 
 
 @pytest.fixture
@@ -104,14 +99,6 @@ def test_a_batch_goes_on_with_the_backup(copied: Settings, tmp_path: Path, make_
     assert len(list(copied.home.glob("ocrd-damaged-*.db"))) == 1
 
 
-class Ticking:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def finished(keeper: Keeper) -> None:
     deadline = time.monotonic() + 30
     while keeper.is_copying:
@@ -120,7 +107,7 @@ def finished(keeper: Keeper) -> None:
 
 
 def test_a_copy_is_made_once_a_day_and_not_at_once(settings: Settings) -> None:
-    clock = Ticking()
+    clock = Clock(0.0)
     keeper = Keeper(settings, monotonic=clock)
     made = []
     for second in range(0, 3 * 86_400, 1800):
@@ -133,7 +120,7 @@ def test_a_copy_is_made_once_a_day_and_not_at_once(settings: Settings) -> None:
 
 
 def test_none_are_made_where_none_are_wanted(settings: Settings) -> None:
-    clock = Ticking()
+    clock = Clock(0.0)
     keeper = Keeper(replace(settings, backups=0), monotonic=clock)
     clock.now = 1e6
     keeper.tick(NOW)
@@ -158,7 +145,7 @@ def test_a_merge_goes_on_every_second_and_its_end_is_looked_for_now_and_then(
 ) -> None:
     done: list[float] = []
     monkeypatch.setattr(merging, "step", lambda conn: done.append(clock.now) or len(done) < 3)
-    clock = Ticking()
+    clock = Clock(0.0)
     keeper = Keeper(settings, monotonic=clock)
     for second in range(30):
         clock.now = float(second)
@@ -183,7 +170,7 @@ def test_an_index_that_cannot_be_merged_is_told_and_left_alone_for_a_while(
     monkeypatch.setattr(merging, "SMALL", 0)  # one that is built anew is whole again
     conn.execute("UPDATE forgotten SET pages = 1000")
     conn.execute("UPDATE pages_fts_data SET block = x'000000008f7f0000' WHERE id = 10")
-    clock = Ticking()
+    clock = Clock(0.0)
     keeper = Keeper(settings, monotonic=clock)
     for second in (0, 60, backups.AGAIN_S):
         clock.now = second

@@ -258,7 +258,7 @@ def test_standard_output_carries_the_protocol_alone_and_ends_with_standard_input
     answers = [json.loads(server.stdout.readline()) for _ in (1, 2)]
     server.stdin.close()
     assert server.stdout.read() == ""
-    assert server.wait(20) == 0
+    assert server.wait(60) == 0
     assert answers[0]["result"]["serverInfo"]["name"] == "ocrd"
     assert "there is no database yet. Run `ocrd batch FILE`" in answers[1]["result"]["content"][0]["text"]
     assert not (tmp_path / "home").exists()

@@ -34,7 +34,7 @@ from storage.errors import (
 from storage.settings import Settings
 
 MakeFile = Callable[..., Path]
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 DAEMON = """
 import pickle, sys
 from daemon import supervisor

@@ -55,7 +55,7 @@ def watch(base: Path, engine: str = "tesseract") -> Iterator[Watching]:
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 
 from tests.faults import bombs
 from tests.faults.house import House, require
@@ -89,12 +91,7 @@ def orphan_that_hangs(ground: Ground) -> None:
     with ground.house() as house:
         marker = house.place / "mark"
         process = house.start(failpoints=f"page.read=hang@2?{marker}", workers=1, **QUICK)
-        house.until(marker.exists, "the hang", process)
-        orphans = house.workers(process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        house.end(house.start(workers=1, **QUICK))
-        house.gone(orphans, within_s=5)
+        _orphan(house, process, marker.exists)
         house.check_end(ground.reference)
     ground.drop(house)
 
@@ -102,15 +99,19 @@ def orphan_that_hangs(ground: Ground) -> None:
 def orphan_that_beats(ground: Ground) -> None:
     """As before, and the hanging worker goes on telling that it lives."""
     with ground.house() as house:
-        process = house.start(script="hang", workers=1, **QUICK)
-        house.until(lambda: _is_reading(house), "the hang", process)
-        orphans = house.workers(process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        house.end(house.start(workers=1, **QUICK))
-        house.gone(orphans, within_s=5)
+        _orphan(house, house.start(script="hang", workers=1, **QUICK), lambda: _is_reading(house))
         house.check_end(ground.reference)
     ground.drop(house)
+
+
+def _orphan(house: House, supervisor: subprocess.Popen[bytes], hangs: Callable[[], object]) -> None:
+    """The supervisor is killed once its worker hangs, and another runs to the end: the worker is no more."""
+    house.until(hangs, "the hang", supervisor)
+    orphans = house.workers(supervisor)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    supervisor.wait()
+    house.end(house.start(workers=1, **QUICK))
+    house.gone(orphans)
 
 
 def _is_reading(house: House) -> bool:

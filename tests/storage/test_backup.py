@@ -10,6 +10,7 @@ import pytest
 from storage import backup
 from storage.database import open_database, open_readonly
 from storage.errors import DamagedError, DiskFullError, StorageError
+from tests.conftest import spoil
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
@@ -33,12 +34,6 @@ def held(path: Path) -> list[str]:
         return [row[0] for row in conn.execute("SELECT key FROM control ORDER BY key")]
     finally:
         conn.close()
-
-
-def spoil(path: Path, at: int = 100) -> None:
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xa5" * 4000)
 
 
 def test_a_copy_is_of_one_moment_while_others_write(database_path: Path, folder: Path) -> None:

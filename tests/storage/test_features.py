@@ -165,12 +165,13 @@ import sys, itertools
 from pathlib import Path
 from storage.features import Features, FeatureStore
 store = FeatureStore(Path(sys.argv[1]), 40_000)
-print("ready", flush=True)
 for n in itertools.count():
     key = f"{n % 23:064x}"
     store.put(key, Features("F16", (500,), bytes([n % 23]) * 1000), model="m", now=float(n))
     found = store.get(f"{(n * 7) % 23:064x}", float(n))
     assert found is None or len(set(found.data)) == 1
+    if n == 0:
+        print("ready", flush=True)
 """
 
 

@@ -22,13 +22,6 @@ from tests.daemon.server.shelf import Shelf
 
 
 @pytest.fixture
-def shelf(database_path: Path) -> Iterator[Shelf]:
-    shelf = Shelf(database_path.parent)
-    yield shelf
-    shelf.conn.close()
-
-
-@pytest.fixture
 def lookout(shelf: Shelf, clock: Clock) -> Iterator[Lookout]:
     lookout = Lookout(Library(shelf.settings.database_path), lambda: clock.now)
     yield lookout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from tests.daemon.conftest import pdf_of, png_of
 from tests.daemon.server.shelf import Shelf
 
 SAMPLE = re.compile(r'(?P<name>[a-z_]+)(?:\{[a-z_]+="(?:[^"\\\n]|\\.)*"\})? (?P<value>\S+)\Z')
-
-
-@pytest.fixture
-def shelf(database_path: Path) -> Iterator[Shelf]:
-    shelf = Shelf(database_path.parent)
-    yield shelf
-    shelf.conn.close()
 
 
 def samples(shelf: Shelf) -> dict[str, float]:

@@ -19,13 +19,6 @@ from tests.daemon.server.shelf import Shelf
 
 
 @pytest.fixture
-def shelf(database_path: Path) -> Iterator[Shelf]:
-    shelf = Shelf(database_path.parent)
-    yield shelf
-    shelf.conn.close()
-
-
-@pytest.fixture
 def client(shelf: Shelf) -> Iterator[TestClient]:
     with shelf.client() as client:
         yield client

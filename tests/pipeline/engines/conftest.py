@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from pipeline.bench import TruePage, true_pages
-from pipeline.engines.base import PageImage
+from pipeline.engines.base import EngineReading, PageImage
 from pipeline.rasterise import rasterise
 from pipeline.source import open_source
 from storage.settings import Settings
@@ -34,6 +35,23 @@ def drawn(texts: list[str], *, size_px: int = 40, width: int = 1400, left: int =
     for row, text in enumerate(texts):
         pen.text((left, size_px * 2 * (row + 1)), text, font=font, fill=0)
     return page_of(image)
+
+
+def text_of(reading: EngineReading) -> str:
+    """The lines it read, one below the other."""
+    assert reading.lines is not None
+    return "\n".join(line.text for line in reading.lines.lines)
+
+
+def letter_of(lines: Sequence[str], folder: Path, size: tuple[int, int], font_px: int) -> Path:
+    """A picture file of a few lines in Pillow's own font, 200 dpi."""
+    picture = Image.new("L", size, 255)
+    draw = ImageDraw.Draw(picture)
+    for at, line in enumerate(lines):
+        draw.text((40, 50 + 80 * at), line, font=ImageFont.load_default(font_px), fill=0)
+    path = folder / "letter.png"
+    picture.save(path, dpi=(200, 200))
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pipeline.cer import character_error_rate
-from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.base import PageImage
 from pipeline.engines.orientation import turn
 from pipeline.engines.rapid import RapidEngine, _words, line_in, looks_turned
 from storage.records import Direction
 from storage.settings import Settings
 
-from .conftest import drawn
+from .conftest import drawn, text_of
 
 TruePage = Callable[[str], tuple[PageImage, str]]
 TEXTS = ["Please bring the signed copy", "Lunch is at noon"]
@@ -21,11 +21,6 @@ def engine(settings: Settings) -> Iterator[RapidEngine]:
     engine = RapidEngine(settings)
     yield engine
     engine.close()
-
-
-def text_of(reading: EngineReading) -> str:
-    assert reading.lines is not None
-    return "\n".join(line.text for line in reading.lines.lines)
 
 
 def test_lines_have_text_boxes_words_and_confidence(engine: RapidEngine) -> None:

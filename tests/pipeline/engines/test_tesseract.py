@@ -7,14 +7,14 @@ import pytest
 from PIL import Image, ImageDraw
 
 from pipeline.cer import character_error_rate
-from pipeline.engines.base import EngineReading, PageImage
+from pipeline.engines.base import PageImage
 from pipeline.engines.orientation import turn
 from pipeline.engines.tesseract import TesseractEngine
 from storage.errors import EngineUnavailableError
 from storage.records import Direction
 from storage.settings import Settings
 
-from .conftest import drawn, page_of
+from .conftest import drawn, page_of, text_of
 
 TruePage = Callable[[str], tuple[PageImage, str]]
 TEXTS = [
@@ -30,11 +30,6 @@ def engine(settings: Settings) -> Iterator[TesseractEngine]:
     engine = TesseractEngine(settings)
     yield engine
     engine.close()
-
-
-def text_of(reading: EngineReading) -> str:
-    assert reading.lines is not None
-    return "\n".join(line.text for line in reading.lines.lines)
 
 
 def test_lines_have_text_boxes_words_and_confidence(engine: TesseractEngine) -> None:

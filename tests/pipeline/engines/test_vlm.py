@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from pipeline import blas
 
@@ -26,18 +26,14 @@ from pipeline.vision import VisionEncoder  # noqa: E402
 from storage.records import PageReading, StopReason  # noqa: E402
 from storage.settings import Settings, load  # noqa: E402
 
+from .conftest import letter_of  # noqa: E402
+
 LINES = ("Harbour Trust", "Founded in 1868", "boxes 17 to 23")
 
 
 @pytest.fixture(scope="module")
 def letter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    picture = Image.new("L", (620, 320), 255)
-    draw = ImageDraw.Draw(picture)
-    for at, line in enumerate(LINES):
-        draw.text((40, 50 + 80 * at), line, font=ImageFont.load_default(34), fill=0)
-    path = tmp_path_factory.mktemp("letter") / "letter.png"
-    picture.save(path, dpi=(200, 200))
-    return path
+    return letter_of(LINES, tmp_path_factory.mktemp("letter"), (620, 320), 34)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
 
 from pipeline import blas
 
@@ -25,18 +24,14 @@ from storage.records import Block, Category, Line, PageReading  # noqa: E402
 from storage.settings import load  # noqa: E402
 from tests.pipeline.adapter import checkpoints  # noqa: E402
 
+from .conftest import letter_of  # noqa: E402
+
 LINES = ("Harbour Trust", "Founded in 1868")
 
 
 @pytest.fixture(scope="module")
 def letter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    picture = Image.new("L", (520, 240), 255)
-    draw = ImageDraw.Draw(picture)
-    for at, line in enumerate(LINES):
-        draw.text((40, 50 + 80 * at), line, font=ImageFont.load_default(30), fill=0)
-    path = tmp_path_factory.mktemp("letter") / "letter.png"
-    picture.save(path, dpi=(200, 200))
-    return path
+    return letter_of(LINES, tmp_path_factory.mktemp("letter"), (520, 240), 30)
 
 
 @pytest.fixture(scope="module")
