@@ -182,13 +182,12 @@ class _Watch:
             log.warning("what is finished will be told later: %s", error)
 
     def _tell(self, now: float) -> None:
-        for told in self._arrivals.news():
-            self.crew.say(told.line)
-            if told.failed:
-                self._digest.add(told.path, failed=True)
         rows = self.crew.conn.execute(
-            "SELECT (SELECT path FROM files WHERE document_id = documents.id ORDER BY id DESC LIMIT 1) AS path,"
-            " state, pages, pages_failed, error_message, finished_at FROM documents WHERE finished_at > ?"
+            # The first file is the one that was read; what could not be opened was tried again for the last.
+            "SELECT iif(pages IS NULL, (SELECT path FROM files WHERE document_id = documents.id"
+            " ORDER BY id DESC LIMIT 1), (SELECT path FROM files WHERE document_id = documents.id"
+            " ORDER BY missing_since IS NOT NULL, id LIMIT 1)) AS path, state, pages, pages_failed, error_message,"
+            " finished_at FROM documents WHERE finished_at > ?"
             " AND state IN ('done', 'failed', 'needs_password') ORDER BY finished_at LIMIT ?",
             (self._told_until, TOLD_AT_ONCE),
         ).fetchall()
@@ -200,6 +199,10 @@ class _Watch:
                 continue
             failed = f", {row['pages_failed']} of them failed" if row["pages_failed"] else ""
             self.crew.say(f"read: {row['path']}, pages: {row['pages']}{failed}")
+        for told in self._arrivals.news():  # behind what they are copies of
+            self.crew.say(told.line)
+            if told.failed:
+                self._digest.add(told.path, failed=True)
         self._notify(now)
 
     def _notify(self, now: float) -> None:

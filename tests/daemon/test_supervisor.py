@@ -32,6 +32,7 @@ from storage.errors import (
     VanishedError,
 )
 from storage.settings import Settings
+from tests.storage.conftest import Desk
 
 MakeFile = Callable[..., Path]
 DEADLINE_S = 120.0
@@ -375,6 +376,22 @@ def test_what_is_finished_after_the_clock_was_set_back_is_told(crew: Crew, conn:
     )
     watch._tell_finished(before + 2)
     assert len(said) == 1
+
+
+def test_a_document_is_told_by_its_first_file_and_copies_after_it(
+    crew: Crew, conn: sqlite3.Connection, folder: Path
+) -> None:
+    said: list[str] = []
+    crew.say = said.append
+    watch = supervisor._Watch(crew, [], once=False, signals=crew_module.StopSignals())
+    desk = Desk(conn, time.time() + 1)
+    for name in ("a.pdf", "b.pdf"):
+        (folder / name).touch()
+        desk.put(str(folder / name), "A")
+    desk.finish()
+    watch._tell_finished(desk.now + 1)
+    first, copy = folder / "a.pdf", folder / "b.pdf"
+    assert said == [f"read: {first}, pages: 1", f"read before: {copy}, the same as {first}"]
 
 
 def test_leases_survive_the_sleep_of_the_computer(crew: Crew, settings: Settings) -> None:
