@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ class Report:
     files: int
     findings: tuple[Finding, ...]
     repaired: tuple[Finding, ...]
+    unread: tuple[bytes, ...] = ()  # paths at and below which nothing has been read
 
     @property
     def is_well(self) -> bool:
@@ -56,9 +58,18 @@ def run(
         repaired = verify.repair(conn, settings.database_path, findings) if repair else []
         if repaired:
             repaired = _published(conn, settings, repaired)
-        return Report(len(found), tuple(findings), tuple(repaired))
+        return Report(len(found), tuple(findings), tuple(repaired), tuple(_unread(paths, found)))
     finally:
         conn.close()
+
+
+def _unread(paths: Sequence[bytes], found: Sequence[Entry]) -> Iterator[bytes]:
+    read = [entry.path for entry in found]  # in order
+    for path in paths:
+        below = path.rstrip(b"/") + b"/"
+        at, after = bisect_left(read, path), bisect_left(read, below)
+        if read[at : at + 1] != [path] and not (after < len(read) and read[after].startswith(below)):
+            yield path
 
 
 def _findings(conn: sqlite3.Connection, settings: Settings, found: Sequence[Entry]) -> Iterator[Finding]:

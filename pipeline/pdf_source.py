@@ -120,9 +120,13 @@ class PdfSource(ClosedAtExit):
             code = pdfium.FPDF_GetLastError()
             if code != pdfium.FPDF_ERR_PASSWORD:
                 raise self._error(code)
-        tried = (
-            f"none of the {len(passwords)} known passwords opens it" if passwords else "it needs a password"
-        )
+        match len(passwords):
+            case 0:
+                tried = "it needs a password"
+            case 1:
+                tried = "the password does not open it"
+            case count:
+                tried = f"none of the {count} known passwords opens it"
         raise PasswordError(f"the PDF is encrypted and {tried}", file=self._path)
 
     def _load(self, password: str, header_at: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,7 @@ def verify(
     """Compare index, sidecars and originals, by their hashes.
 
     Originals are only looked at. Sidecars are compared with what the database says, all but their provenance.
-    Exits with 1 where something differs and was not repaired.
+    Exits with 1 where something differs and was not repaired, or nothing was read of a PATH.
 
     \b
     Examples:
@@ -75,7 +76,9 @@ def verify(
         about = f"{console.plural(report.files, 'file')} verified"
         told = f"{console.plural(len(report.findings), 'difference')}, {len(report.repaired)} repaired"
         console.say(f"{about}: {told if report.findings else 'all agrees'}")
-    raise typer.Exit(ExitCode.OK if report.is_well else ExitCode.NO_MATCH)
+    for path in report.unread:
+        console.remark(f"nothing was read of {os.fsdecode(path)}. See `ocrd status`")
+    raise typer.Exit(ExitCode.OK if report.is_well and not report.unread else ExitCode.NO_MATCH)
 
 
 def doctor(home: Home = None, as_json: AsJson = False, verbose: Verbose = False) -> None:

@@ -146,3 +146,14 @@ def test_the_command_tells_and_its_status_says_whether_all_agrees(library: Setti
     [finding] = json.loads(output)["findings"]
     assert status == 0 and finding["fault"] == "sidecar_missing" and finding["repaired"] is True
     assert run("--quiet") == (0, "")
+
+
+def test_paths_of_which_nothing_was_read_are_named(library: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    known, unknown = [folder, folder / "a.png"], [tmp_path / "i", folder / "a", folder / "nothing.pdf"]
+    words = ["verify", "--home", str(library.home), *map(str, known + unknown)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1 and result.stdout == "3 files verified: all agrees\n"
+    assert [line.split(". See")[0] for line in result.stderr.splitlines()] == [
+        f"nothing was read of {path}" for path in unknown
+    ]

@@ -227,6 +227,8 @@ def test_header_far_behind_junk_is_found(tmp_path: Path) -> None:
 def test_password_is_tried_in_order(tmp_path: Path) -> None:
     with pytest.raises(PasswordError, match="needs a password"):
         open_source(ENCRYPTED)
+    with pytest.raises(PasswordError, match="the password does not open it"):
+        open_source(ENCRYPTED, passwords=("wrong",))
     with pytest.raises(PasswordError, match="2 known passwords"):
         open_source(ENCRYPTED, passwords=("wrong", "ünrecht"))
     for passwords in (("test_user",), ("wrong", "test_user"), ("", "test_owner")):
