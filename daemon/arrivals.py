@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 AT_ONCE = 1000  # files looked at in one go; intake is slower
+_BEHIND_ALL = 1 << 62  # no file has that number
 
 _FIRST_WAITING = (
     "SELECT min(id) FROM ("
@@ -47,8 +48,8 @@ class Arrivals:
         fresh = [
             int(row[0])
             for row in self._conn.execute(
-                "SELECT id FROM files WHERE id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?",
-                (self._seen, end, end, AT_ONCE),
+                "SELECT id FROM files WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+                (self._seen, _BEHIND_ALL if end is None else end, AT_ONCE),
             )
         ]
         rows = self._conn.execute(_NEWS, (json.dumps(self._put_off + fresh),)).fetchall()
