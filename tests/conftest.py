@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from storage.database import open_database
 
-# What a person has set for their own library, or to get out into the net, is no part of a test.
-for name in [name for name in os.environ if name.startswith("OCRD_")]:
+# What a person or a CI has set for their own library, for colours, or to get out into the net, is no part of a test.
+for name in [name for name in os.environ if name.startswith("OCRD_") or name == "FORCE_COLOR"]:
     if name not in {"OCRD_CORPUS", "OCRD_SPEC_PAGES", "OCRD_CHROMIUM"}:
         del os.environ[name]
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"

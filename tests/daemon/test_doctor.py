@@ -138,8 +138,10 @@ def test_more_folders_than_the_system_watches(
     assert list(home_checks.inotify(settings, tmp_path / "none")) == []
 
 
-def test_clocks_that_are_wrong(settings: Settings, conn: sqlite3.Connection) -> None:
-    assert "1970" in told(home_checks.clock(settings, 0.0))
+def test_clocks_that_are_wrong_are_told_in_any_time_zone(
+    settings: Settings, conn: sqlite3.Connection
+) -> None:
+    assert "1970" in told(home_checks.clock(settings, 86_400.0))
     now = time.time()
     conn.execute("INSERT INTO documents (id, sha256, size, state, added_at) VALUES (1, 'x', 1, 'done', 0)")
     conn.execute("INSERT INTO page_jobs (document_id, page, finished_at) VALUES (1, 1, ?)", (now + 3600,))
