@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, cast
@@ -138,26 +139,54 @@ class Feed:
                         self.tell(name, data)
                 except (OcrdError, sqlite3.Error) as error:
                     log.warning("cannot look for progress: %s", error)
-                    lookout.close()
                 await asyncio.sleep(self.poll_s)
         finally:
             lookout.close()
 
 
 class Lookout:
-    """What changed in the database since the last look. Used by one thread at a time."""
+    """What changed in the database since the last look. One thread looks at a time; any may close it."""
 
     def __init__(self, library: Library, clock: Callable[[], float]) -> None:
         self.library = library
         self.clock = clock
         self._conn: sqlite3.Connection | None = None
+        self._looking = threading.Lock()
+        self._is_closed = False
         self._version = -1
         self._told_at = 0.0
         self._since = recent.Marks()
         self._followed: dict[int, str] = {}  # file id → its document as told last
 
     def look(self) -> list[tuple[str, str]]:
-        """(event, data) of what is new. Raises: `DatabaseError`, sqlite3.Error."""
+        """(event, data) of what is new. Raises: `DatabaseError`, sqlite3.Error; the next look begins anew."""
+        try:
+            with self._looking:
+                return self._look()
+        except (OcrdError, sqlite3.Error):
+            self._let_go()
+            raise
+        finally:
+            if self._is_closed:
+                self._let_go()
+
+    def close(self) -> None:
+        """Let go of the database: now, or when the look under way is over."""
+        self._is_closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        # A task that is cancelled does not wait for its thread, and a connection that is closed while SQLite is at
+        # work in another thread takes the process with it.
+        if self._looking.acquire(blocking=False):
+            try:
+                if self._conn is not None:
+                    self._conn.close()
+                self._conn = None
+            finally:
+                self._looking.release()
+
+    def _look(self) -> list[tuple[str, str]]:
         if self._conn is None:
             self._conn = open_readonly(self.library.path, any_thread=True)
             self._version = -1
@@ -170,13 +199,6 @@ class Lookout:
         self._version = version
         self._told_at = now
         return [("status", status_of(self._conn, now).model_dump_json()), *events]
-
-    def close(self) -> None:
-        """Let go of the database."""
-        if self._conn is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._conn.close()
-        self._conn = None
 
     def _changes(self, conn: sqlite3.Connection) -> list[tuple[str, str]]:
         touched, self._since = recent.touched(conn, self._since, FOLLOWED)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,55 @@ def test_a_flood_of_new_files_is_told_in_part(shelf: Shelf, lookout: Lookout) ->
     (_, status), (_, changed) = told(lookout.look())
     assert status["counts"]["queued"] == 3000
     assert changed["more"] and len(changed["documents"]) == events.SHOWN
+
+
+@pytest.mark.parametrize("leave", [Feed.close, lambda feed: feed.clients.clear()], ids=["stopped", "left"])
+def test_a_look_under_way_keeps_its_connection(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Feed], None]
+) -> None:
+    """Closed under it, SQLite took the whole process with it."""
+    looking, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    failed: list[sqlite3.Error] = []
+
+    def slow(conn: sqlite3.Connection, now: float) -> Any:
+        looking.set()
+        go_on.wait(PATIENCE_S)
+        try:
+            return status_of(conn, now)
+        except sqlite3.Error as error:
+            failed.append(error)
+            raise
+        finally:
+            over.set()
+
+    status_of = events.status_of
+    monkeypatch.setattr(events, "status_of", slow)
+
+    async def run() -> None:
+        feed = Feed(Library(shelf.settings.database_path))
+        stream = feed.events()
+        await anext(stream)
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.to_thread(looking.wait, PATIENCE_S)
+        task = feed._task
+        leave(feed)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert task is not None
+        await asyncio.wait([task], timeout=PATIENCE_S)
+        go_on.set()
+        await asyncio.to_thread(over.wait, PATIENCE_S)
+
+    asyncio.run(run())
+    assert over.is_set() and failed == []
+
+
+def test_a_look_that_is_over_leaves_nothing_open(shelf: Shelf, lookout: Lookout) -> None:
+    lookout.look()
+    lookout.close()
+    assert lookout._conn is None
+    lookout.look()  # by a thread that was late
+    assert lookout._conn is None
 
 
 def test_all_clients_hear_the_same_and_end_with_the_server(shelf: Shelf) -> None:
