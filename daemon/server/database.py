@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 import threading
@@ -32,17 +33,26 @@ class Library:
         with self._lock:
             conn = self._idle.pop() if self._idle else None
         conn = conn or open_readonly(self.path, any_thread=True)
+        is_ours = True
         try:
             yield conn
+        except asyncio.CancelledError:
+            # The request was given up, its thread perhaps not: closed under it, SQLite takes the process with it.
+            is_ours = False
+            raise
         finally:
-            if conn.in_transaction:
-                conn.rollback()
-            with self._lock:
-                keep = len(self._idle) < self.kept
-                if keep:
-                    self._idle.append(conn)
-            if not keep:
-                conn.close()
+            if is_ours:
+                self._take_back(conn)
+
+    def _take_back(self, conn: sqlite3.Connection) -> None:
+        if conn.in_transaction:
+            conn.rollback()
+        with self._lock:
+            keep = len(self._idle) < self.kept
+            if keep:
+                self._idle.append(conn)
+        if not keep:
+            conn.close()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
